@@ -1,0 +1,1 @@
+//! Divvy's Kubernetes objects and the conversions between Kubernetes and the core.

@@ -1,0 +1,1 @@
+//! Budgets, quota and metering as a controller.

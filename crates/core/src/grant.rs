@@ -1,0 +1,71 @@
+//! What a pod holds. Written once, as an annotation of the Binding itself, so that the node's name and the grant arrive in one write.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ask::Role;
+use crate::device::{DeviceKind, Isolation};
+use crate::id::{ClaimUid, ContainerName, DeviceId};
+use crate::units::{Bytes, Share};
+
+/// Everything a pod was granted on its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Grant {
+    /// Layout version of the annotation.
+    pub v: u32,
+    /// When it was decided, in milliseconds since the epoch. Among grants that contradict each other a node takes the one it saw
+    /// first; this breaks ties after a restart.
+    pub at: u64,
+    /// The policy that decided.
+    pub policy: String,
+    /// Per container, in the ask's order.
+    pub containers: Vec<ContainerGrant>,
+    /// The DRA claim behind it. Unused for now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<ClaimUid>,
+}
+
+impl Grant {
+    /// The layout this code writes.
+    pub const VERSION: u32 = 1;
+}
+
+/// What one container holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerGrant {
+    /// The container's name.
+    pub name: ContainerName,
+    /// When it runs.
+    #[serde(default)]
+    pub role: Role,
+    /// Its slices, in the order in which the container sees the devices.
+    pub slices: Vec<Slice>,
+}
+
+/// A part of one device, in absolute amounts: no percentages and no units of somebody's node are left.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Slice {
+    /// The device.
+    pub device: DeviceId,
+    /// Its kind.
+    #[serde(default)]
+    pub kind: DeviceKind,
+    /// Memory that is booked and guaranteed.
+    pub memory: Bytes,
+    /// Memory the container may use. At least `memory`.
+    pub memory_limit: Bytes,
+    /// Time that is booked and guaranteed.
+    pub share: Share,
+    /// Time the container may use when others are idle. At least `share`.
+    pub share_limit: Share,
+    /// Nobody else on the device.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exclusive: bool,
+    /// What holds the container to this.
+    pub isolation: Isolation,
+    /// A hardware partition to make or use, in the vendor's words (`1g.18gb@4`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+}

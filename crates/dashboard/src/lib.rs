@@ -1,0 +1,1 @@
+//! The dashboard: the cluster drawn to scale, over a JSON API.

@@ -1,0 +1,3 @@
+//! kubectl divvy: inspect, top, why, budget, snapshot, doctor.
+
+fn main() {}

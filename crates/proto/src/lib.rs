@@ -1,0 +1,1 @@
+//! Messages of the kubelet device plugin, pod resources and CRI interfaces.

@@ -1,0 +1,1 @@
+//! The scheduler shell: standalone, and as an HTTP extender of kube-scheduler.

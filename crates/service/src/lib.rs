@@ -1,0 +1,1 @@
+//! Process plumbing shared by Divvy's services: telemetry, HTTP, TLS, shutdown, supervised tasks.

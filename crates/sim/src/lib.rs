@@ -1,0 +1,1 @@
+//! A discrete-event simulator over the core, and the public trace as a yardstick.

@@ -1,0 +1,1 @@
+//! The admission webhook: every dialect read, every mistake named, one patch.

@@ -1,0 +1,25 @@
+//! Chores of the repository. `cargo xtask --help` lists them; each is one file here.
+
+use clap::{Parser, Subcommand};
+
+mod run;
+mod test;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Chores of the repository", disable_version_flag = true)]
+struct Args {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Everything that decides green: format, lints, unit tests, laws, end-to-end
+    Test(test::Args),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Args::parse().chore {
+        Chore::Test(args) => test::run(&args),
+    }
+}
