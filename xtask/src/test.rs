@@ -59,8 +59,14 @@ fn parts() -> Vec<Part> {
     let cargo = |args: &[&str]| run::command("cargo", args);
     vec![
         Part { name: "format", command: cargo(&["fmt", "--all", "--check"]) },
-        Part { name: "lints", command: cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]) },
-        Part { name: "unit tests and laws", command: cargo(&["test", "--workspace", "--exclude", "divvy-e2e", "--quiet"]) },
+        Part {
+            name: "lints",
+            command: cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+        },
+        Part {
+            name: "unit tests and laws",
+            command: cargo(&["test", "--workspace", "--exclude", "divvy-e2e", "--quiet"]),
+        },
     ]
 }
 

@@ -58,6 +58,26 @@ pub struct GpuAsk {
 impl GpuAsk {
     /// The layout this code writes.
     pub const VERSION: u32 = 1;
+
+    /// An ask of `containers` with nothing said about the rest.
+    pub fn of(dialect: Dialect, containers: Vec<ContainerAsk>) -> GpuAsk {
+        GpuAsk {
+            v: GpuAsk::VERSION,
+            dialect,
+            containers,
+            class: None,
+            priority: 0,
+            models: ModelRule::default(),
+            devices: DeviceRule::default(),
+            topology: Topology::default(),
+            gang: None,
+            policy: None,
+            isolation: Vec::new(),
+            expected_duration: None,
+            min_runtime: None,
+            claim: None,
+        }
+    }
 }
 
 /// How a manifest spelled its request.
@@ -132,6 +152,9 @@ pub struct DeviceAsk {
     /// Nobody else on the device, whatever is left of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
+    /// A hardware partition by the vendor's name (`1g.5gb`). `count` then counts partitions, and several may lie on one device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Arc<str>>,
     /// Where each device of this request must lie, for dialects that spell it out (KubeGPU); empty leaves it to `topology`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupAsk>,
@@ -139,6 +162,36 @@ pub struct DeviceAsk {
 
 fn whole() -> Share {
     Share::WHOLE
+}
+
+/// One device on which nothing is booked and whose idle time may be used.
+impl Default for DeviceAsk {
+    fn default() -> DeviceAsk {
+        DeviceAsk {
+            kind: DeviceKind::Gpu,
+            count: 1,
+            memory: MemoryAsk::Nothing,
+            memory_limit: None,
+            share: Share::ZERO,
+            share_limit: Share::WHOLE,
+            exclusive: false,
+            partition: None,
+            groups: None,
+        }
+    }
+}
+
+impl DeviceAsk {
+    /// `count` whole devices with nobody else on them.
+    pub fn whole(count: u32) -> DeviceAsk {
+        DeviceAsk {
+            count,
+            memory: MemoryAsk::Part(Share::WHOLE),
+            share: Share::WHOLE,
+            exclusive: true,
+            ..DeviceAsk::default()
+        }
+    }
 }
 
 /// Memory asked per device.

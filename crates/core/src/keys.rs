@@ -48,3 +48,132 @@ pub const CDI_KIND: &str = "divvy.dev/slot";
 
 /// The scheduler's name.
 pub const SCHEDULER: &str = "divvy";
+
+// --- KubeShare ---
+pub const KUBESHARE_DOMAIN: &str = "sharedgpu/";
+pub const KUBESHARE_REQUEST: &str = "sharedgpu/gpu_request";
+pub const KUBESHARE_LIMIT: &str = "sharedgpu/gpu_limit";
+pub const KUBESHARE_MEMORY: &str = "sharedgpu/gpu_mem";
+pub const KUBESHARE_MODEL: &str = "sharedgpu/gpu_model";
+pub const KUBESHARE_PRIORITY: &str = "sharedgpu/priority";
+pub const KUBESHARE_GROUP: &str = "sharedgpu/group_name";
+/// The README's name for the same label.
+pub const KUBESHARE_POD_GROUP: &str = "sharedgpu/pod_group_name";
+pub const KUBESHARE_HEADCOUNT: &str = "sharedgpu/group_headcount";
+pub const KUBESHARE_THRESHOLD: &str = "sharedgpu/group_threshold";
+pub const KUBESHARE_MIN_AVAILABLE: &str = "sharedgpu/min_available";
+/// Written on bound pods, as annotations (`gpu_model` and `gpu_mem` too).
+pub const KUBESHARE_CELL_ID: &str = "sharedgpu/cell_id";
+pub const KUBESHARE_UUID: &str = "sharedgpu/gpu_uuid";
+pub const KUBESHARE_PORT: &str = "sharedgpu/gpu_manager_port";
+/// KubeShare 1.0: annotations of a SharePod.
+pub const KUBESHARE1_DOMAIN: &str = "kubeshare/";
+pub const KUBESHARE1_REQUEST: &str = "kubeshare/gpu_request";
+pub const KUBESHARE1_LIMIT: &str = "kubeshare/gpu_limit";
+pub const KUBESHARE1_MEMORY: &str = "kubeshare/gpu_mem";
+pub const KUBESHARE1_AFFINITY: &str = "kubeshare/sched_affinity";
+pub const KUBESHARE1_ANTI_AFFINITY: &str = "kubeshare/sched_anti-affinity";
+pub const KUBESHARE1_EXCLUSION: &str = "kubeshare/sched_exclusion";
+pub const KUBESHARE1_GPU_ID: &str = "kubeshare/GPUID";
+/// The kind of KubeShare 1.0's custom resource.
+pub const KUBESHARE1_KIND: &str = "SharePod";
+
+// --- KubeGPU, with the names of 2019 and of 2018 ---
+/// On pods and nodes.
+pub const KUBEGPU_DEVICE_INFO: &str = "KubeDevice/DeviceInfo";
+pub const KUBEGPU_POD_2018: &str = "pod.alpha/DeviceInformation";
+pub const KUBEGPU_NODE_2018: &str = "node.alpha/DeviceInformation";
+pub const KUBEGPU_COUNT_2018: &str = "alpha.gpu/numgpu";
+pub const KUBEGPU_TOPOLOGY: &str = "gpu/gpu-generate-topology";
+pub const KUBEGPU_TOPOLOGY_2018: &str = "alpha.gpu/gpu-generate-topology";
+/// Prefix of a hierarchical name.
+pub const KUBEGPU_GROUP: &str = "resource/group";
+pub const KUBEGPU_GROUP_2018: &str = "alpha/grpresource";
+
+// --- gpu-manager and GPUSharing ---
+pub const VCUDA_CORE: &str = "tencent.com/vcuda-core";
+pub const VCUDA_MEMORY: &str = "tencent.com/vcuda-memory";
+pub const VCUDA_CORE_LIMIT: &str = "tencent.com/vcuda-core-limit";
+pub const VCUDA_DEVICE: &str = "tencent.com/vcuda-device";
+/// Followed by the container's index.
+pub const VCUDA_GPU_INDEX: &str = "tencent.com/predicate-gpu-idx-";
+pub const VCUDA_NODE: &str = "tencent.com/predicate-node";
+pub const VCUDA_ASSIGNED: &str = "tencent.com/gpu-assigned";
+pub const VCUDA_TIME: &str = "tencent.com/predicate-time";
+
+// --- Aliyun gpushare ---
+pub const GPUSHARE_MEMORY: &str = "aliyun.com/gpu-mem";
+/// A node's number of cards; on a pod (as label or resource) over how many cards its memory is spread.
+pub const GPUSHARE_COUNT: &str = "aliyun.com/gpu-count";
+/// On a node: opts it in.
+pub const GPUSHARE_NODE: &str = "gpushare";
+
+// --- 4paradigm's vGPU scheduler and HAMi ---
+pub const VGPU_COUNT: &str = "nvidia.com/gpu";
+pub const VGPU_MEMORY: &str = "nvidia.com/gpumem";
+pub const VGPU_MEMORY_PERCENTAGE: &str = "nvidia.com/gpumem-percentage";
+pub const VGPU_CORES: &str = "nvidia.com/gpucores";
+pub const VGPU_PRIORITY: &str = "nvidia.com/priority";
+/// Followed by the profile (`1g.5gb`).
+pub const VGPU_MIG: &str = "nvidia.com/mig-";
+pub const VGPU_USE_TYPE: &str = "nvidia.com/use-gputype";
+pub const VGPU_NO_USE_TYPE: &str = "nvidia.com/nouse-gputype";
+pub const VGPU_USE_UUID: &str = "nvidia.com/use-gpuuuid";
+pub const VGPU_NO_USE_UUID: &str = "nvidia.com/nouse-gpuuuid";
+pub const VGPU_NUMA_BIND: &str = "nvidia.com/numa-bind";
+pub const VGPU_MODE: &str = "nvidia.com/vgpu-mode";
+pub const VGPU_WEBHOOK: &str = "4pd.io/webhook";
+pub const HAMI_WEBHOOK: &str = "hami.io/webhook";
+pub const HAMI_NODE_POLICY: &str = "hami.io/node-scheduler-policy";
+pub const HAMI_GPU_POLICY: &str = "hami.io/gpu-scheduler-policy";
+pub const HAMI_WEIGHTS: &str = "hami.io/device-scoring-weights";
+/// On a node: cards taken out of service, comma-separated UUIDs.
+pub const HAMI_CORDON: &str = "hami.io/device-cordon";
+/// Written on bound pods by 4paradigm's scheduler, and with HAMi's names.
+pub const VGPU_NODE: &str = "4pd.io/vgpu-node";
+pub const VGPU_TIME: &str = "4pd.io/vgpu-time";
+pub const VGPU_IDS: &str = "4pd.io/vgpu-ids-new";
+pub const VGPU_TO_ALLOCATE: &str = "4pd.io/devices-to-allocate";
+pub const VGPU_BIND_TIME: &str = "4pd.io/bind-time";
+pub const VGPU_BIND_PHASE: &str = "4pd.io/bind-phase";
+pub const HAMI_NODE: &str = "hami.io/vgpu-node";
+pub const HAMI_TIME: &str = "hami.io/vgpu-time";
+pub const HAMI_TO_ALLOCATE: &str = "hami.io/vgpu-devices-to-allocate";
+pub const HAMI_ALLOCATED: &str = "hami.io/vgpu-devices-allocated";
+pub const HAMI_BIND_TIME: &str = "hami.io/bind-time";
+pub const HAMI_BIND_PHASE: &str = "hami.io/bind-phase";
+pub const HAMI_MLU_TO_ALLOCATE: &str = "hami.io/cambricon-mlu-devices-to-allocate";
+pub const HAMI_MLU_ALLOCATED: &str = "hami.io/cambricon-mlu-devices-allocated";
+/// Written on nodes.
+pub const VGPU_NODE_REGISTER: &str = "4pd.io/node-nvidia-register";
+pub const VGPU_NODE_HANDSHAKE: &str = "4pd.io/node-handshake";
+pub const VGPU_NODE_MLU_REGISTER: &str = "4pd.io/node-mlu-register";
+pub const VGPU_NODE_MLU_HANDSHAKE: &str = "4pd.io/node-handshake-mlu";
+pub const HAMI_NODE_REGISTER: &str = "hami.io/node-nvidia-register";
+pub const HAMI_NODE_HANDSHAKE: &str = "hami.io/node-handshake";
+pub const HAMI_NODE_SCORE: &str = "hami.io/node-nvidia-score";
+/// On a node: opts it in, with the value `on`.
+pub const VGPU_NODE_OPT_IN: &str = "gpu";
+
+// --- Cambricon MLU, with 4paradigm's names and with HAMi's ---
+pub const MLU_COUNT: &str = "cambricon.com/mlunum";
+pub const MLU_MEMORY: &str = "cambricon.com/mlumem";
+pub const MLU_USE_TYPE: &str = "cambricon.com/use-mlutype";
+pub const MLU_NO_USE_TYPE: &str = "cambricon.com/nouse-mlutype";
+pub const HAMI_MLU_COUNT: &str = "cambricon.com/vmlu";
+pub const HAMI_MLU_MEMORY: &str = "cambricon.com/mlu.smlu.vmemory";
+pub const HAMI_MLU_CORES: &str = "cambricon.com/mlu.smlu.vcore";
+pub const HAMI_MLU_USE_UUID: &str = "cambricon.com/use-gpuuuid";
+pub const HAMI_MLU_NO_USE_UUID: &str = "cambricon.com/nouse-gpuuuid";
+pub const HAMI_MLU_PROFILE: &str = "CAMBRICON_DSMLU_PROFILE";
+pub const HAMI_MLU_ASSIGNED: &str = "CAMBRICON_DSMLU_ASSIGNED";
+
+/// Hygon DCUs: known by name so that they can be refused by name.
+pub const HYGON_DOMAIN: &str = "hygon.com/";
+
+/// Scheduler names of the emulated systems: aliases of ours.
+pub const SCHEDULER_ALIASES: [&str; 3] = ["kubeshare-scheduler", "4pd-scheduler", "hami-scheduler"];
+/// The name every pod has that names no scheduler.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+/// On a node: KubeShare's opt-in, with the value `true`.
+pub const KUBESHARE_NODE: &str = "SharedGPU";
