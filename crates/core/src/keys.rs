@@ -46,6 +46,10 @@ pub const SLOT: &str = "divvy.dev/slot";
 /// The CDI kind of our container edits.
 pub const CDI_KIND: &str = "divvy.dev/slot";
 
+// --- Kubernetes' own ---
+/// On anything: the copy of itself that `kubectl apply` leaves behind.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// The scheduler's name.
 pub const SCHEDULER: &str = "divvy";
 

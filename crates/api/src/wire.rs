@@ -1,0 +1,55 @@
+//! The Kubernetes objects the control plane watches, cut down to what it reads.
+//!
+//! These live only between the socket and the core: an event is parsed into one of them, turned into the core's own value, and
+//! dropped. Parts that the core needs whole (affinity, tolerations, topology spread, volume sources) keep Kubernetes' own types.
+
+mod meta;
+mod node;
+mod pod;
+mod storage;
+
+pub use meta::{Meta, Owner};
+pub use node::{Node, NodeSpec, NodeStatus, Taint};
+pub use pod::{Container, ContainerStatus, Gate, Pod, PodCondition, PodSpec, PodStatus, Port, Resources, Volume};
+pub use storage::{
+    Claim, ClaimSpec, ClaimStatus, CsiDriver, CsiDriverSpec, CsiNode, CsiNodeSpec, DisruptionBudget,
+    DisruptionBudgetSpec, DisruptionBudgetStatus, NamespaceObject, PersistentVolume, PriorityClass, StorageClass,
+};
+
+use serde::de::DeserializeOwned;
+
+/// A kind of object the control plane can list and watch across the cluster.
+pub trait Watched: DeserializeOwned + Clone + Send + Sync + 'static {
+    /// The path of its cluster-wide list.
+    const PATH: &'static str;
+    /// Restricts what is listed and watched, in the API's field-selector words.
+    const FIELDS: Option<&'static str> = None;
+
+    /// Its metadata.
+    fn meta(&self) -> &Meta;
+}
+
+macro_rules! watched {
+    ($($kind:ty: $path:literal $(where $fields:literal)?;)*) => {$(
+        impl Watched for $kind {
+            const PATH: &'static str = $path;
+            $(const FIELDS: Option<&'static str> = Some($fields);)?
+            fn meta(&self) -> &Meta {
+                &self.metadata
+            }
+        }
+    )*};
+}
+
+watched! {
+    // Pods that ended hold nothing: the server leaves them out, and reports one that ends as deleted.
+    Pod: "/api/v1/pods" where "status.phase!=Succeeded,status.phase!=Failed";
+    Node: "/api/v1/nodes";
+    NamespaceObject: "/api/v1/namespaces";
+    Claim: "/api/v1/persistentvolumeclaims";
+    PersistentVolume: "/api/v1/persistentvolumes";
+    StorageClass: "/apis/storage.k8s.io/v1/storageclasses";
+    CsiNode: "/apis/storage.k8s.io/v1/csinodes";
+    PriorityClass: "/apis/scheduling.k8s.io/v1/priorityclasses";
+    DisruptionBudget: "/apis/policy/v1/poddisruptionbudgets";
+}
