@@ -1,3 +1,3 @@
-//! divvy-agent: turns a grant into a container that has exactly it.
+//! The privileged binary; everything it does is in the library beside it.
 
 fn main() {}

@@ -1,0 +1,252 @@
+//! NVIDIA's cards, through NVML, which is loaded at run time: a node without it is a node without these cards.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+
+use divvy_core::device::{Device, DeviceKind, Health, Isolation, Link};
+use divvy_core::id::{DeviceId, Model};
+use divvy_core::units::Bytes;
+use nvml_wrapper::Nvml;
+use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, TopologyLevel};
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::NvmlError;
+
+use super::{Found, Part, Process, Provider, Seen, Settings, Sign, Trouble, Usage};
+use crate::edits::{ContainerEdits, VISIBLE_DEVICES};
+
+mod errors;
+mod files;
+
+use files::Files;
+
+const NAME: &str = "nvidia";
+
+/// The node's cards.
+pub struct Nvidia {
+    nvml: &'static Nvml,
+    files: Files,
+    errors: errors::Listener,
+    /// Minor numbers (`/dev/nvidia3`) by uuid, as last discovered: a container must get its node even while NVML is busy.
+    minors: Mutex<HashMap<String, u32>>,
+}
+
+/// A provider, if NVML can be loaded.
+pub fn open(settings: &Settings) -> Result<Option<Box<dyn Provider>>, Trouble> {
+    let fake = settings.fake_driver.as_ref().map(|dir| dir.join("libnvidia-ml.so.1"));
+    let path = settings.nvml.as_ref().or(fake.as_ref());
+    let mut builder = Nvml::builder();
+    if let Some(path) = path {
+        builder.lib_path(path.as_os_str());
+    }
+    let nvml = match builder.init() {
+        Ok(nvml) => nvml,
+        // Nobody said there would be cards, and there are none.
+        Err(NvmlError::LibloadingError(_)) if path.is_none() => return Ok(None),
+        Err(e) => {
+            let what = path.map_or("libnvidia-ml.so.1".to_owned(), |p| p.display().to_string());
+            return Err(Trouble::new(
+                NAME,
+                format!("cannot use {what}: {e}; is the driver loaded, and does it match?"),
+            ));
+        }
+    };
+    let driver = nvml.sys_driver_version().unwrap_or_default();
+    // One per process, for its whole life: NVML's event sets borrow it from a thread of their own.
+    let nvml: &'static Nvml = Box::leak(Box::new(nvml));
+    Ok(Some(Box::new(Nvidia {
+        nvml,
+        files: Files::find(settings, &driver),
+        errors: errors::Listener::start(nvml),
+        minors: Mutex::new(HashMap::new()),
+    })))
+}
+
+type Card = nvml_wrapper::Device<'static>;
+
+impl Nvidia {
+    /// The cards NVML can open, and what it said about the others.
+    fn cards(&self) -> Result<Vec<Result<Card, NvmlError>>, Trouble> {
+        let count = self.nvml.device_count().map_err(|e| Trouble::new(NAME, format!("cannot count cards: {e}")))?;
+        Ok((0..count).map(|index| self.nvml.device_by_index(index)).collect())
+    }
+
+    fn describe(&self, index: u32, card: &Card) -> Result<Device, NvmlError> {
+        let uuid = card.uuid()?;
+        let pci = card.pci_info().ok();
+        if let (Ok(minor), Ok(mut minors)) = (card.minor_number(), self.minors.lock()) {
+            minors.insert(uuid.clone(), minor);
+        }
+        let mut attributes = BTreeMap::new();
+        if let Ok(cuda) = self.nvml.sys_cuda_driver_version() {
+            attributes.insert("cuda".to_owned(), format!("{}.{}", cuda / 1000, cuda % 1000 / 10));
+        }
+        if let Ok(capability) = card.cuda_compute_capability() {
+            attributes.insert("computeCapability".to_owned(), format!("{}.{}", capability.major, capability.minor));
+        }
+        if let Ok(shape) = card.attributes() {
+            attributes.insert("multiprocessors".to_owned(), shape.multiprocessor_count.to_string());
+        }
+        let mig = card.mig_mode().is_ok_and(|mode| mode.current == 1);
+        if mig {
+            attributes.insert("mig".to_owned(), "enabled".to_owned());
+        }
+        Ok(Device {
+            kind: DeviceKind::Gpu,
+            numa: card.numa_node_id().ok().or_else(|| pci.as_ref().and_then(|p| numa_of(&p.bus_id))),
+            pci: pci.map(|p| p.bus_id),
+            health: Health::Healthy,
+            isolation: if mig { vec![Isolation::Mig] } else { vec![Isolation::Intercept, Isolation::None] },
+            attributes,
+            ..Device::gpu(uuid, index, model(&card.name()?), Bytes(card.memory_info()?.total))
+        })
+    }
+
+    /// The hardware partitions of a card in MIG mode, each a device of its own.
+    fn partitions(&self, card: &Card, parent: &Device) -> Vec<Device> {
+        let most = card.mig_device_count().unwrap_or(0);
+        let open = |i| card.mig_device_by_index(i).ok();
+        let mut found = Vec::new();
+        for part in (0..most).filter_map(open) {
+            let (Ok(uuid), Ok(memory)) = (part.uuid(), part.memory_info()) else { continue };
+            let mut attributes = parent.attributes.clone();
+            attributes.insert("parent".to_owned(), parent.id.to_string());
+            if let Ok(shape) = part.attributes() {
+                attributes.insert("multiprocessors".to_owned(), shape.multiprocessor_count.to_string());
+                attributes.insert("gpuInstanceSlices".to_owned(), shape.gpu_instance_slice_count.to_string());
+            }
+            found.push(Device {
+                id: uuid.into(),
+                memory: Bytes(memory.total),
+                isolation: vec![Isolation::Mig],
+                max_tasks: Some(1),
+                attributes,
+                ..parent.clone()
+            });
+        }
+        found
+    }
+
+    /// NVML takes the other card by value, so it is opened once more by its index.
+    fn link(&self, a: &Card, b: &Card, index_of_b: u32) -> Link {
+        if matches!(a.p2p_status(b, P2pCapabilitiesIndex::NvLink), Ok(P2pStatus::Ok)) {
+            return Link::NvLink;
+        }
+        match self.nvml.device_by_index(index_of_b).and_then(|b| a.topology_common_ancestor(b)) {
+            Ok(TopologyLevel::Internal) => Link::SameBoard,
+            Ok(TopologyLevel::Single) => Link::SingleSwitch,
+            Ok(TopologyLevel::Multiple) => Link::MultiSwitch,
+            Ok(TopologyLevel::HostBridge) => Link::HostBridge,
+            Ok(TopologyLevel::Node) => Link::SameCpu,
+            Ok(TopologyLevel::System) => Link::CrossCpu,
+            Err(_) => Link::Unknown,
+        }
+    }
+}
+
+impl Provider for Nvidia {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn discover(&self) -> Result<Found, Trouble> {
+        let cards = self.cards()?;
+        let mut whole: Vec<(Device, &Card)> = Vec::new();
+        for (index, card) in (0u32..).zip(&cards) {
+            let Ok(card) = card else { continue };
+            if let Ok(device) = self.describe(index, card) {
+                whole.push((device, card));
+            }
+        }
+        let links: Vec<BTreeMap<DeviceId, Link>> = whole
+            .iter()
+            .map(|(device, card)| {
+                let others = whole.iter().filter(|(other, _)| other.id != device.id);
+                others.map(|(other, theirs)| (other.id.clone(), self.link(card, theirs, other.index))).collect()
+            })
+            .collect();
+        let mut devices = Vec::new();
+        for ((mut device, card), links) in whole.into_iter().zip(links) {
+            device.links = links;
+            device.links.retain(|_, link| *link != Link::Unknown);
+            let partitions = self.partitions(card, &device);
+            if device.attributes.contains_key("mig") {
+                devices.extend(partitions);
+            } else {
+                devices.push(device);
+            }
+        }
+        Ok(Found { devices, driver: self.nvml.sys_driver_version().unwrap_or_default() })
+    }
+
+    fn signs(&self) -> Result<Vec<Sign>, Trouble> {
+        let mut signs = self.errors.take();
+        for card in self.cards()? {
+            match card {
+                Ok(card) => {
+                    let Ok(uuid) = card.uuid() else { continue };
+                    // Memory is asked of the card itself, unlike its name: a card off the bus cannot answer.
+                    let seen = match card.memory_info() {
+                        Ok(_) => Seen::Answer,
+                        Err(e) => Seen::Silence(format!("NVML says: {e}")),
+                    };
+                    let parts = (0..card.mig_device_count().unwrap_or(0)).filter_map(|i| {
+                        let uuid = card.mig_device_by_index(i).ok()?.uuid().ok()?;
+                        Some(Sign { device: uuid.into(), seen: seen.clone() })
+                    });
+                    signs.extend(parts);
+                    signs.push(Sign { device: uuid.into(), seen });
+                }
+                Err(e) => tracing::warn!(error = %e, "NVML cannot open a card"),
+            }
+        }
+        Ok(signs)
+    }
+
+    fn edits(&self, parts: &[Part<'_>]) -> Result<ContainerEdits, Trouble> {
+        let ids: Vec<&str> = parts.iter().map(|p| p.device.id.as_str()).collect();
+        let minors = self.minors.lock().map_err(|_| Trouble::new(NAME, "an earlier call panicked"))?;
+        let mut edits = self.files.edits(parts, &minors).map_err(|what| Trouble::new(NAME, what))?;
+        edits.env.insert(VISIBLE_DEVICES.into(), ids.join(","));
+        edits.env.insert("NVIDIA_DRIVER_CAPABILITIES".into(), "compute,utility".into());
+        Ok(edits)
+    }
+
+    fn usage(&self) -> Result<Vec<Usage>, Trouble> {
+        let mut all = Vec::new();
+        for card in self.cards()?.into_iter().flatten() {
+            let (Ok(uuid), Ok(memory)) = (card.uuid(), card.memory_info()) else { continue };
+            let mut processes: BTreeMap<u32, u64> = BTreeMap::new();
+            let compute = card.running_compute_processes().unwrap_or_default();
+            let graphics = card.running_graphics_processes().unwrap_or_default();
+            for process in compute.into_iter().chain(graphics) {
+                let used = match process.used_gpu_memory {
+                    UsedGpuMemory::Used(bytes) => bytes,
+                    UsedGpuMemory::Unavailable => 0,
+                };
+                // A process that draws and computes stands in both lists with the same figure.
+                let entry = processes.entry(process.pid).or_default();
+                *entry = (*entry).max(used);
+            }
+            all.push(Usage {
+                device: uuid.into(),
+                memory: Bytes(memory.used),
+                busy: card.utilization_rates().map_or(0, |u| u.gpu.min(100) * 10),
+                processes: processes.into_iter().map(|(pid, memory)| Process { pid, memory: Bytes(memory) }).collect(),
+            });
+        }
+        Ok(all)
+    }
+}
+
+/// `NVIDIA H200` is written `NVIDIA-H200`, as labels and KubeShare's users do.
+fn model(name: &str) -> Model {
+    name.trim().replace(' ', "-").into()
+}
+
+/// The kernel's answer where NVML has none. It says -1 where it does not know.
+fn numa_of(bus_id: &str) -> Option<u32> {
+    // NVML writes eight digits of domain, the kernel four.
+    let short = bus_id.to_ascii_lowercase();
+    let short = if short.len() > 12 { &short[short.len() - 12..] } else { &short };
+    std::fs::read_to_string(format!("/sys/bus/pci/devices/{short}/numa_node")).ok()?.trim().parse().ok()
+}

@@ -1,0 +1,1 @@
+//! Container edits as bytes to append to a `CreateContainerRequest`.

@@ -1,0 +1,50 @@
+//! Small values for tests.
+
+use std::path::PathBuf;
+
+use divvy_core::ask::Role;
+use divvy_core::device::{DeviceKind, Isolation};
+use divvy_core::grant::{ContainerGrant, Grant, Slice};
+use divvy_core::id::DeviceId;
+use divvy_core::units::{Bytes, Share};
+
+use crate::device::Settings;
+
+pub(crate) fn slice(device: &DeviceId, memory: Bytes, share: u32) -> Slice {
+    Slice {
+        device: device.clone(),
+        kind: DeviceKind::Gpu,
+        memory,
+        memory_limit: memory,
+        share: Share(share),
+        share_limit: Share(share.max(1)),
+        exclusive: false,
+        isolation: Isolation::Intercept,
+        partition: None,
+    }
+}
+
+#[expect(dead_code, reason = "the ledger comes next")]
+pub(crate) fn container(name: &str, role: Role, slices: Vec<Slice>) -> ContainerGrant {
+    ContainerGrant { name: name.into(), role, slices }
+}
+
+#[expect(dead_code, reason = "the ledger comes next")]
+pub(crate) fn grant(containers: Vec<ContainerGrant>) -> Grant {
+    Grant { v: Grant::VERSION, at: 0, policy: "frag".into(), containers, claim: None }
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings {
+        nvml: None,
+        host_root: "/".into(),
+        driver_root: "/".into(),
+        fake_driver: None,
+        fake_state: None,
+        gpus: None,
+        cnmon: PathBuf::from("/nonexistent/cnmon"),
+        cambricon_dev: "/dev".into(),
+        rdma: PathBuf::from("/nonexistent/infiniband"),
+        providers: Vec::new(),
+    }
+}
