@@ -1,0 +1,448 @@
+//! The gate file: what a container was granted, and one gate word per device that the GPU waits on.
+//!
+//! The configuration is kept twice and a generation says which copy counts. A writer fills the other copy and then moves the
+//! generation on, so a writer that dies half-way leaves the old configuration whole, and a reader never waits for anybody.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+use std::io;
+use std::path::Path;
+
+use crate::config::{ContainerConfig, DeviceConfig, Enforcement};
+use crate::header::{GATE_MAGIC, Header};
+use crate::map::{Access, Mapped, Shared};
+use crate::text::{Fill, Text};
+use crate::{MAX_DEVICES, clock, place};
+
+/// The gate word's value when work may pass: what a stream waits to be equal to.
+pub const OPEN: u32 = 1;
+/// The gate word's value when work has to wait.
+pub const CLOSED: u32 = 0;
+
+/// Who moves the gates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Controller {
+    /// Nobody yet.
+    Nobody = 0,
+    /// The arbiter, turn by turn.
+    Arbiter = 1,
+    /// The keeper, because the arbiter is gone: fixed turns by request.
+    Keeper = 2,
+}
+
+#[repr(C, align(64))]
+struct Control {
+    controller: AtomicU32,
+    devices: AtomicU32,
+    arbiter_beat: AtomicU64,
+    keeper_beat: AtomicU64,
+    generation: AtomicU64,
+}
+
+#[repr(C, align(4096))]
+struct Front {
+    header: Header,
+    control: Control,
+}
+
+#[repr(C, align(256))]
+struct RawDevice {
+    id: Text<12>,
+    uuid: [AtomicU64; 2],
+    memory_request: AtomicU64,
+    memory_limit: AtomicU64,
+    share_request: AtomicU32,
+    share_limit: AtomicU32,
+    node_index: AtomicU32,
+    enforcement: AtomicU32,
+    flags: AtomicU32,
+}
+
+#[repr(C, align(4096))]
+struct RawConfig {
+    name: Text<24>,
+    devices: AtomicU32,
+    flags: AtomicU32,
+    reserved: [AtomicU64; 7],
+    device: [RawDevice; MAX_DEVICES],
+}
+
+const GATE_WRITABLE: u32 = 1;
+const GATED: u32 = 1;
+const WHOLE_CARD: u32 = 2;
+
+/// A device's gate word, alone on its line: the GPU polls it.
+#[repr(C, align(64))]
+struct Word(AtomicU32);
+
+/// How to cut work into chunks; changes rarely.
+#[repr(C, align(64))]
+struct Hints {
+    chunk_units: AtomicU32,
+    cost_ns: AtomicU32,
+    turn: AtomicU32,
+}
+
+/// What the arbiter booked.
+#[repr(C, align(128))]
+struct Books {
+    busy_ns: AtomicU64,
+    throttled_ns: AtomicU64,
+    turns: AtomicU64,
+    utilisation: AtomicU32,
+}
+
+/// What one device's gate looks like in memory.
+#[repr(C, align(256))]
+pub struct Gate {
+    word: Word,
+    hints: Hints,
+    books: Books,
+}
+
+/// The file. Gates begin 64 KiB into it and have 64 KiB to themselves: whole pages on every machine, to be registered with the driver.
+#[repr(C)]
+pub struct GatePage {
+    front: Front,
+    config: [RawConfig; 2],
+    fill: Fill<{ GATES_AT - size_of::<Front>() - 2 * size_of::<RawConfig>() }>,
+    gates: [Gate; MAX_DEVICES],
+    rest: Fill<{ SIZE - GATES_AT - MAX_DEVICES * size_of::<Gate>() }>,
+}
+
+// SAFETY: integers in atomics throughout.
+unsafe impl Shared for GatePage {}
+
+const SIZE: usize = 128 << 10;
+const GATES_AT: usize = 64 << 10;
+const _: () = assert!(size_of::<GatePage>() == SIZE && core::mem::offset_of!(GatePage, gates) == GATES_AT);
+// What mmap promises on every machine.
+const _: () = assert!(align_of::<GatePage>() == 4096);
+const _: () = assert!(size_of::<RawDevice>() == 256 && size_of::<Gate>() == 256 && size_of::<Front>() == 4096);
+const _: () = assert!(core::mem::offset_of!(RawConfig, device) == 256 && size_of::<RawConfig>() == 8192);
+const _: () = assert!(core::mem::offset_of!(Gate, hints) == 64 && core::mem::offset_of!(Gate, books) == 128);
+
+/// What the arbiter tells the library about the size of chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkHint {
+    /// Units of work (kernel launches, mostly) per chunk; 0 while unknown, and the library feels its way.
+    pub units: u32,
+    /// What a unit costs on average, in nanoseconds of GPU time; 0 while unknown.
+    pub cost_ns: u32,
+}
+
+/// Time as the arbiter booked it for one container on one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Booked {
+    /// GPU time charged, since the file was made.
+    pub busy_ns: u64,
+    /// Time with work waiting behind a closed gate.
+    pub throttled_ns: u64,
+    /// Turns given.
+    pub turns: u64,
+    /// Thousandths of the device's time over the last second.
+    pub utilisation: u32,
+}
+
+impl Gate {
+    /// May work pass now?
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.word.0.load(Acquire) == OPEN
+    }
+
+    /// The gate word itself, to be waited on by streams and futexes.
+    pub fn word(&self) -> &AtomicU32 {
+        &self.word.0
+    }
+
+    /// Units per chunk; 0 while unknown. The one load of the launch path.
+    #[inline]
+    pub fn chunk_units(&self) -> u32 {
+        self.hints.chunk_units.load(Relaxed)
+    }
+
+    /// The hint.
+    pub fn hint(&self) -> ChunkHint {
+        ChunkHint { units: self.hints.chunk_units.load(Relaxed), cost_ns: self.hints.cost_ns.load(Relaxed) }
+    }
+
+    /// What was booked.
+    pub fn booked(&self) -> Booked {
+        Booked {
+            busy_ns: self.books.busy_ns.load(Relaxed),
+            throttled_ns: self.books.throttled_ns.load(Relaxed),
+            turns: self.books.turns.load(Relaxed),
+            utilisation: self.books.utilisation.load(Relaxed),
+        }
+    }
+}
+
+impl GatePage {
+    /// Grows with each change of the configuration: a cheap look says whether to read it again.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.front.control.generation.load(Acquire)
+    }
+
+    /// The configuration and its generation.
+    pub fn config(&self) -> (u64, ContainerConfig) {
+        loop {
+            let generation = self.generation();
+            let config = self.config[(generation & 1) as usize].load();
+            fence(Acquire);
+            // A writer fills this copy only after it has moved the generation on.
+            if self.generation() == generation {
+                return (generation, config);
+            }
+        }
+    }
+
+    /// The gate of a device, by its place in the container.
+    pub fn gate(&self, device: usize) -> Option<&Gate> {
+        self.gates.get(device)
+    }
+
+    /// Address and length of the pages that hold the gate words, to be registered with the driver: whole pages on any machine.
+    pub fn gates_area(&self) -> (*const u8, usize) {
+        (core::ptr::from_ref(&self.gates).cast(), SIZE - GATES_AT)
+    }
+
+    /// A gate word's offset in [`GatePage::gates_area`].
+    pub fn word_offset(device: usize) -> usize {
+        device * size_of::<Gate>()
+    }
+
+    /// Who moves the gates.
+    pub fn controller(&self) -> Controller {
+        match self.front.control.controller.load(Acquire) {
+            1 => Controller::Arbiter,
+            2 => Controller::Keeper,
+            _ => Controller::Nobody,
+        }
+    }
+
+    /// When the arbiter was last seen alive, on the [clock].
+    pub fn arbiter_beat(&self) -> u64 {
+        self.front.control.arbiter_beat.load(Acquire)
+    }
+
+    /// When the keeper was last seen alive.
+    pub fn keeper_beat(&self) -> u64 {
+        self.front.control.keeper_beat.load(Acquire)
+    }
+}
+
+impl RawConfig {
+    fn load(&self) -> ContainerConfig {
+        let count = (self.devices.load(Relaxed) as usize).min(MAX_DEVICES);
+        ContainerConfig {
+            name: self.name.load(),
+            gate_writable: self.flags.load(Relaxed) & GATE_WRITABLE != 0,
+            devices: self.device[..count].iter().map(RawDevice::load).collect(),
+        }
+    }
+
+    fn store(&self, config: &ContainerConfig) {
+        self.name.store(&config.name);
+        self.flags.store(if config.gate_writable { GATE_WRITABLE } else { 0 }, Relaxed);
+        self.devices.store(config.devices.len() as u32, Relaxed);
+        for (raw, device) in self.device.iter().zip(&config.devices) {
+            raw.store(device);
+        }
+    }
+}
+
+impl RawDevice {
+    fn load(&self) -> DeviceConfig {
+        let mut uuid = [0; 16];
+        for (half, word) in uuid.chunks_mut(8).zip(&self.uuid) {
+            half.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+        }
+        let flags = self.flags.load(Relaxed);
+        DeviceConfig {
+            id: self.id.load(),
+            uuid,
+            node_index: self.node_index.load(Relaxed),
+            memory_request: self.memory_request.load(Relaxed),
+            memory_limit: self.memory_limit.load(Relaxed),
+            share_request: self.share_request.load(Relaxed),
+            share_limit: self.share_limit.load(Relaxed),
+            gated: flags & GATED != 0,
+            whole_card: flags & WHOLE_CARD != 0,
+            enforcement: Enforcement::from_raw(self.enforcement.load(Relaxed)),
+        }
+    }
+
+    fn store(&self, device: &DeviceConfig) {
+        self.id.store(&device.id);
+        for (half, word) in device.uuid.chunks(8).zip(&self.uuid) {
+            let mut raw = [0; 8];
+            raw.copy_from_slice(half);
+            word.store(u64::from_le_bytes(raw), Relaxed);
+        }
+        self.node_index.store(device.node_index, Relaxed);
+        self.memory_request.store(device.memory_request, Relaxed);
+        self.memory_limit.store(device.memory_limit, Relaxed);
+        self.share_request.store(device.share_request, Relaxed);
+        self.share_limit.store(device.share_limit, Relaxed);
+        self.enforcement.store(device.enforcement as u32, Relaxed);
+        let flags = if device.gated { GATED } else { 0 } | if device.whole_card { WHOLE_CARD } else { 0 };
+        self.flags.store(flags, Relaxed);
+    }
+}
+
+/// The gate file as the library sees it.
+#[derive(Debug)]
+pub struct GateReader {
+    page: Mapped<GatePage>,
+}
+
+impl core::fmt::Debug for GatePage {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("GatePage").field("generation", &self.generation()).finish_non_exhaustive()
+    }
+}
+
+impl GateReader {
+    /// Maps the gate file of `dir`, read-only.
+    pub fn open(dir: &Path) -> io::Result<GateReader> {
+        GateReader::mapped(dir, Access::Read)
+    }
+
+    /// Maps it writable: only for cards that refuse read-only registration, and only where the agent mounted it so.
+    pub fn open_writable(dir: &Path) -> io::Result<GateReader> {
+        GateReader::mapped(dir, Access::Write)
+    }
+
+    fn mapped(dir: &Path, access: Access) -> io::Result<GateReader> {
+        let page = Mapped::<GatePage>::open(&dir.join(place::GATE), access)?;
+        check(&page)?;
+        Ok(GateReader { page })
+    }
+
+    /// For the life of the process.
+    pub fn leak(self) -> &'static GatePage {
+        self.page.leak()
+    }
+}
+
+impl core::ops::Deref for GateReader {
+    type Target = GatePage;
+
+    fn deref(&self) -> &GatePage {
+        &self.page
+    }
+}
+
+/// The gate file as the arbiter and the keeper see it. One writer at a time moves the configuration; gates may be moved by whoever
+/// is in [control](GatePage::controller), and a stray store by the other is mended at the next step.
+#[derive(Debug)]
+pub struct GateWriter {
+    page: Mapped<GatePage>,
+}
+
+impl core::ops::Deref for GateWriter {
+    type Target = GatePage;
+
+    fn deref(&self) -> &GatePage {
+        &self.page
+    }
+}
+
+impl GateWriter {
+    /// Makes the gate file of `dir`, all gates open. It appears whole or not at all.
+    pub fn create(dir: &Path, config: &ContainerConfig) -> io::Result<GateWriter> {
+        config.check().map_err(|faults| io::Error::new(io::ErrorKind::InvalidInput, faults))?;
+        let (unfinished, path) = (dir.join(".gate.new"), dir.join(place::GATE));
+        let _ = std::fs::remove_file(&unfinished);
+        let mode = if config.gate_writable { 0o666 } else { 0o644 };
+        let touched = [0..size_of::<Front>() + 2 * size_of::<RawConfig>(), GATES_AT..GATES_AT + 4096];
+        let page = Mapped::<GatePage>::create(&unfinished, mode, &touched)?;
+        let writer = GateWriter { page };
+        for gate in &writer.gates {
+            gate.word.0.store(OPEN, Relaxed);
+        }
+        writer.set_config(config)?;
+        writer.front.header.seal(GATE_MAGIC, SIZE as u32, clock::monotonic_ns());
+        std::fs::rename(&unfinished, &path)?;
+        Ok(writer)
+    }
+
+    /// Maps the gate file of `dir`.
+    pub fn open(dir: &Path) -> io::Result<GateWriter> {
+        let page = Mapped::<GatePage>::open(&dir.join(place::GATE), Access::Write)?;
+        check(&page)?;
+        Ok(GateWriter { page })
+    }
+
+    /// Replaces the configuration, live.
+    pub fn set_config(&self, config: &ContainerConfig) -> io::Result<()> {
+        config.check().map_err(|faults| io::Error::new(io::ErrorKind::InvalidInput, faults))?;
+        let control = &self.front.control;
+        let next = control.generation.load(Acquire).wrapping_add(1);
+        // A reader that still reads the copy we are about to fill began two generations ago and sees that it has to begin again.
+        fence(Release);
+        self.config[(next & 1) as usize].store(config);
+        control.devices.store(config.devices.len() as u32, Relaxed);
+        control.generation.store(next, Release);
+        Ok(())
+    }
+
+    /// Opens or closes a device's gate, and says whether that was a change. Streams see it by themselves; threads that wait in the
+    /// CPU gate need [`GateWriter::wake`].
+    pub fn set_gate(&self, device: usize, open: bool) -> bool {
+        let Some(gate) = self.gate(device) else { return false };
+        let word = if open { OPEN } else { CLOSED };
+        if gate.word.0.load(Relaxed) == word {
+            return false;
+        }
+        gate.word.0.store(word, Release);
+        true
+    }
+
+    /// Wakes threads that wait in the CPU gate of a device.
+    pub fn wake(&self, device: usize) {
+        let Some(gate) = self.gate(device) else { return };
+        // SAFETY: waking looks at the address and touches nothing.
+        unsafe { libc::syscall(libc::SYS_futex, gate.word.0.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+    }
+
+    /// Tells the library how to cut chunks on a device.
+    pub fn set_hint(&self, device: usize, hint: ChunkHint) {
+        let Some(gate) = self.gate(device) else { return };
+        gate.hints.cost_ns.store(hint.cost_ns, Relaxed);
+        gate.hints.chunk_units.store(hint.units, Relaxed);
+    }
+
+    /// Publishes what was booked on a device.
+    pub fn set_booked(&self, device: usize, booked: Booked) {
+        let Some(gate) = self.gate(device) else { return };
+        gate.books.busy_ns.store(booked.busy_ns, Relaxed);
+        gate.books.throttled_ns.store(booked.throttled_ns, Relaxed);
+        gate.books.turns.store(booked.turns, Relaxed);
+        gate.books.utilisation.store(booked.utilisation, Relaxed);
+    }
+
+    /// Takes control of the gates.
+    pub fn take_control(&self, who: Controller) {
+        self.front.control.controller.store(who as u32, Release);
+    }
+
+    /// The arbiter is alive.
+    pub fn beat_arbiter(&self, now_ns: u64) {
+        self.front.control.arbiter_beat.store(now_ns, Release);
+    }
+
+    /// The keeper is alive.
+    pub fn beat_keeper(&self, now_ns: u64) {
+        self.front.control.keeper_beat.store(now_ns, Release);
+    }
+}
+
+fn check(page: &Mapped<GatePage>) -> io::Result<()> {
+    page.front.header.check(GATE_MAGIC, SIZE as u64).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+use std::sync::Barrier;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn ledger() -> (tempfile::TempDir, Guarded<Ledger>) {
+    let dir = tempfile::tempdir().unwrap();
+    let ledger = LedgerFile::create(dir.path(), 2).unwrap();
+    (dir, ledger)
+}
+
+#[test]
+fn a_slot_is_taken_identified_and_given_back_with_all_it_held() {
+    let (dir, agent) = ledger();
+    let library = LedgerFile::open(dir.path()).unwrap();
+    let id = library.claim_process(17, 99, "python3").unwrap();
+    assert!(agent.identify_process(id, 4017, 123));
+    let seen: Vec<_> = agent.processes().collect();
+    assert_eq!(seen.len(), 1);
+    assert_eq!((seen[0].pid, seen[0].host_pid, seen[0].start_time, seen[0].token), (17, 4017, 123, 99));
+    assert_eq!((seen[0].name.as_str(), seen[0].state, seen[0].cpu_gate), ("python3", State::Live, false));
+
+    library.reserve(1, 100, 150).unwrap();
+    library.hold(id, 1, Kind::Vmm, 100);
+    assert_eq!(library.reserve(1, 51, 150), Err(OverLimit { used: 100 }));
+    library.reserve(1, 50, 150).unwrap();
+    library.hold(id, 1, Kind::Linear, 50);
+    agent.set_overhead(id, 1, 500);
+    agent.set_overhead(id, 1, 450);
+    assert_eq!((agent.used(1), agent.held_in_all(id, 1), agent.drift(1), agent.refused(1)), (600, 600, 0, 1));
+    library.release(id, 1, Kind::Vmm, 100);
+    assert_eq!((agent.used(1), agent.peak(1)), (500, 650));
+
+    let stream = library.claim_stream(id, 1).unwrap();
+    library.marks(stream).unwrap().begin();
+    assert!(agent.reap_process(id) && !agent.reap_process(id), "once");
+    assert_eq!((agent.used(1), agent.used(0), agent.processes().count()), (0, 0, 0));
+    assert_eq!(agent.backlog(1).filling, 0, "the GPU dropped a dead process's work");
+    let next = library.claim_process(18, 1, "").unwrap();
+    assert_eq!(next.slot(), id.slot());
+    assert_ne!(next, id);
+    assert!(library.process(id).is_none() && !agent.reap_process(id), "the old name of the slot is worth nothing");
+    assert_eq!(library.held(next, 1, Kind::Linear), 0);
+}
+
+#[test]
+fn every_process_of_a_crowd_gets_a_slot_of_its_own_and_the_next_is_told_no() {
+    let (dir, agent) = ledger();
+    let start = Barrier::new(8);
+    let mut slots: Vec<usize> = std::thread::scope(|s| {
+        let crowd: Vec<_> = (0..8)
+            .map(|t| {
+                let (start, dir) = (&start, dir.path());
+                s.spawn(move || {
+                    let library = LedgerFile::open(dir).unwrap();
+                    start.wait();
+                    (0..MAX_PROCESSES / 8)
+                        .map(|i| library.claim_process(t * 1000 + i as u32, 0, "x").unwrap().slot())
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        crowd.into_iter().flat_map(|t| t.join().unwrap()).collect()
+    });
+    slots.sort_unstable();
+    slots.dedup();
+    assert_eq!(slots.len(), MAX_PROCESSES);
+    assert!(agent.claim_process(1, 1, "x").is_none());
+    assert_eq!(agent.processes().count(), MAX_PROCESSES);
+}
+
+#[test]
+fn reservations_of_many_processes_never_pass_the_limit_together() {
+    let (dir, agent) = ledger();
+    const LIMIT: u64 = 1000;
+    std::thread::scope(|s| {
+        for t in 0..4u32 {
+            let dir = dir.path();
+            s.spawn(move || {
+                let library = LedgerFile::open(dir).unwrap();
+                let id = library.claim_process(t, 0, "x").unwrap();
+                for i in 0..5000u64 {
+                    let bytes = 1 + (i * 7 + u64::from(t)) % 400;
+                    if library.reserve(0, bytes, LIMIT).is_ok() {
+                        library.hold(id, 0, Kind::Linear, bytes);
+                        assert!(library.used(0) <= LIMIT);
+                        library.release(id, 0, Kind::Linear, bytes);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!((agent.used(0), agent.drift(0)), (0, 0));
+    assert!(agent.peak(0) <= LIMIT && agent.peak(0) > 400);
+}
+
+#[test]
+fn what_a_killed_process_left_between_reserving_and_holding_is_settled() {
+    let (_dir, ledger) = ledger();
+    let id = ledger.claim_process(1, 0, "x").unwrap();
+    ledger.reserve(0, 700, 1000).unwrap();
+    ledger.reserve(0, 100, 1000).unwrap();
+    ledger.hold(id, 0, Kind::Pool, 100);
+    let seen = (ledger.used(0), ledger.drift(0));
+    assert_eq!(seen, (800, 700));
+    ledger.reserve(0, 1, 1000).unwrap();
+    assert!(!ledger.settle(0, seen.0, seen.1), "something moved: look again");
+    ledger.unreserve(0, 1);
+    assert!(ledger.settle(0, seen.0, seen.1));
+    assert_eq!((ledger.used(0), ledger.drift(0)), (100, 0));
+    ledger.unreserve(0, 5000);
+    assert_eq!(ledger.used(0), 0, "never 17 TB");
+}
+
+#[test]
+fn chunks_are_counted_from_their_wait_to_the_gpus_word() {
+    let (_dir, ledger) = ledger();
+    let id = ledger.claim_process(1, 0, "x").unwrap();
+    let (a, b) = (ledger.claim_stream(id, 0).unwrap(), ledger.claim_stream(id, 0).unwrap());
+    let (first, second) = (ledger.marks(a).unwrap(), ledger.marks(b).unwrap());
+    assert_eq!(first.begin(), 1);
+    first.add_units(3);
+    assert_eq!(ledger.backlog(0), Backlog { queued: 0, filling: 1, streams: 1, completed: 0, units: 3 });
+    assert_eq!(first.end(), 1);
+    assert_eq!((first.begin(), first.end()), (2, 2));
+    second.begin();
+    assert_eq!(ledger.backlog(0), Backlog { queued: 2, filling: 1, streams: 2, completed: 0, units: 3 });
+    assert_eq!(ledger.backlog(1), Backlog::default());
+    gpu_writes(&ledger, a, 2);
+    assert_eq!(ledger.backlog(0), Backlog { queued: 0, filling: 1, streams: 1, completed: 2, units: 3 });
+    assert_eq!((first.outstanding(), first.completed()), (0, 2));
+}
+
+/// Stores as the GPU would: by offset into the registered pages.
+fn gpu_writes(ledger: &Ledger, stream: StreamId, number: u32) {
+    let (start, length) = ledger.completions_area(stream.device()).unwrap();
+    assert!(stream.completion_offset() + 4 <= length);
+    // SAFETY: within the completion words of a mapped ledger, which are atomics.
+    let word = unsafe { &*start.add(stream.completion_offset()).cast::<AtomicU32>() };
+    word.store(number, Relaxed);
+}
+
+#[test]
+fn a_destroyed_streams_slot_waits_for_the_gpu_before_it_is_used_again() {
+    let (_dir, ledger) = ledger();
+    let (one, two) = (ledger.claim_process(1, 0, "x").unwrap(), ledger.claim_process(2, 0, "y").unwrap());
+    let old = ledger.claim_stream(one, 0).unwrap();
+    let marks = ledger.marks(old).unwrap();
+    marks.begin();
+    marks.end();
+    ledger.free_stream(old);
+    let other = ledger.claim_stream(two, 0).unwrap();
+    assert_ne!(other, old, "the GPU still owes a write there");
+    assert_eq!(ledger.backlog(0).queued, 1);
+    gpu_writes(&ledger, old, 1);
+    assert_eq!(ledger.claim_stream(two, 0), Some(old));
+    assert_eq!(ledger.marks(old).unwrap().begin(), 2, "numbers go on");
+
+    ledger.free_stream(old);
+    assert!(ledger.reap_process(two));
+    assert_eq!(ledger.backlog(0), Backlog { completed: 2, ..Default::default() }, "a retired slot dies with its owner");
+}
+
+#[test]
+fn stream_slots_run_out_politely() {
+    let (_dir, ledger) = ledger();
+    let id = ledger.claim_process(1, 0, "x").unwrap();
+    for _ in 0..MAX_STREAMS {
+        assert!(ledger.claim_stream(id, 1).is_some());
+    }
+    assert_eq!(ledger.claim_stream(id, 1), None);
+    assert!(
+        ledger.claim_stream(id, MAX_DEVICES).is_none() && ledger.marks(ledger.claim_stream(id, 0).unwrap()).is_some()
+    );
+    ledger.reap_process(id);
+    let next = ledger.claim_process(1, 0, "x").unwrap();
+    assert!(ledger.claim_stream(next, 1).is_some());
+}
+
+#[test]
+fn a_tenant_that_truncates_its_ledger_does_not_end_the_agent() {
+    let (dir, agent) = ledger();
+    let id = agent.claim_process(1, 0, "x").unwrap();
+    agent.reserve(1, 7, 10).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(dir.path().join(place::LEDGER)).unwrap();
+    assert!(!agent.is_broken());
+    file.set_len(0).unwrap();
+    assert_eq!(agent.used(1), 0, "reads as zeroes");
+    assert!(agent.is_broken() && !agent.is_sound());
+    // Everything still answers.
+    assert!(agent.process(id).is_none() && !agent.reap_process(id));
+    assert_eq!((agent.backlog(0), agent.drift(0)), (Backlog::default(), 0));
+    agent.set_overhead(id, 0, 5);
+    let again = LedgerFile::open_guarded(dir.path()).unwrap_err();
+    assert!(again.to_string().contains("has 0 bytes where"), "{again}");
+}
+
+#[test]
+fn a_new_mapping_at_an_old_place_is_guarded_anew() {
+    for _ in 0..50 {
+        let (dir, agent) = ledger();
+        std::fs::OpenOptions::new().write(true).open(dir.path().join(place::LEDGER)).unwrap().set_len(4096).unwrap();
+        assert!(!agent.is_broken());
+        agent.used(0);
+        assert!(agent.is_broken());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn the_agent_survives_any_bytes(seed in any::<u64>(), dense in any::<bool>()) {
+        let (dir, agent) = ledger();
+        let path = dir.path().join(place::LEDGER);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let mut x = seed | 1;
+        let mut next = move || { x ^= x << 13; x ^= x >> 7; x ^= x << 17; x };
+        let end = AREAS_AT + 2 * AREA;
+        if dense {
+            for word in bytes[64..end].chunks_mut(8) { word.copy_from_slice(&next().to_le_bytes()[..word.len()]); }
+        } else {
+            for _ in 0..200 { let at = next() as usize % end; bytes[at] = next() as u8; }
+        }
+        use std::os::unix::fs::FileExt;
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&bytes, 0).unwrap();
+        let mut seen = 0;
+        for process in agent.processes().collect::<Vec<_>>() {
+            seen += 1;
+            agent.identify_process(process.id, 1, 1);
+            agent.set_overhead(process.id, 0, next());
+            if seen % 2 == 0 { agent.reap_process(process.id); agent.finish_reaping(process.id); }
+        }
+        for device in 0..MAX_DEVICES + 1 {
+            let backlog = agent.backlog(device);
+            prop_assert!(backlog.streams as usize <= MAX_STREAMS && backlog.filling as usize <= MAX_STREAMS);
+            let (used, drift) = (agent.used(device), agent.drift(device));
+            agent.settle(device, used, drift);
+        }
+        prop_assert!(seen <= MAX_PROCESSES);
+        agent.any_cpu_gate();
+    }
+}
