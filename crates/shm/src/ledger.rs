@@ -71,15 +71,13 @@ struct Counters {
 struct StreamSlot {
     /// 0, or one more than the process slot that owns it; the highest bit is set once the stream is destroyed.
     owner: AtomicU32,
-    /// Chunks begun.
-    begun: AtomicU32,
-    /// Chunks whose end is in the stream. Never ahead of `begun`.
-    ended: AtomicU32,
     /// Units of work submitted.
-    units: AtomicU64,
+    submitted: AtomicU32,
+    /// What `submitted` was when the last chunk was closed.
+    ended: AtomicU32,
 }
 
-/// Written by the GPU: the number of the last chunk a stream finished.
+/// Written by the GPU: what `ended` was when the last chunk it finished was closed.
 #[repr(C, align(4096))]
 struct Completions([AtomicU32; MAX_STREAMS]);
 

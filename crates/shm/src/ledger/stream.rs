@@ -1,8 +1,9 @@
-//! Stream slots: how many chunks a stream was given and how many the GPU has finished.
+//! Stream slots: how much work a stream was given and how much of it the GPU has finished, in units (a kernel launch is one).
 //!
-//! A chunk is some launches between a wait on the gate and a write of the chunk's number. `begun` counts chunks whose wait is in
-//! the stream, `ended` those whose write is, and the completion word says how far the GPU is. Numbers go on when a slot changes
-//! hands, and a slot is given out again only when the GPU is through with it, so a late write of the last owner cannot be mistaken.
+//! A chunk is some launches between a wait on the gate and a write to the completion word. What the write stores is the number of
+//! units submitted so far, so that three words tell everything: `submitted`, `ended` (what `submitted` was when the last chunk was
+//! closed) and the completion word. Numbers go on when a slot changes hands, and a slot is given out again only when the GPU is
+//! through with it, so a late write of the last owner cannot be mistaken.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -43,46 +44,44 @@ pub struct Marks<'a> {
 
 impl core::fmt::Debug for StreamSlot {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("StreamSlot").field("begun", &self.begun).field("ended", &self.ended).finish_non_exhaustive()
+        f.debug_struct("StreamSlot")
+            .field("submitted", &self.submitted)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
     }
 }
 
 impl Marks<'_> {
-    /// A chunk begins: its wait goes into the stream. Its number.
-    pub fn begin(&self) -> u32 {
-        self.slot.begun.fetch_add(1, AcqRel).wrapping_add(1)
-    }
-
-    /// The open chunk ends: its number is to be written by the stream to the completion word. To be called before the write goes
-    /// into the stream, or the GPU might be ahead of the books.
-    pub fn end(&self) -> u32 {
-        let number = self.slot.begun.load(Acquire);
-        self.slot.ended.store(number, Release);
-        number
-    }
-
-    /// Work went into the stream.
+    /// Work goes into the stream: counted before the launch, so that the books are never behind the GPU.
     #[inline]
-    pub fn add_units(&self, units: u64) {
-        self.slot.units.fetch_add(units, Relaxed);
+    pub fn submit(&self, units: u32) {
+        self.slot.submitted.fetch_add(units, Release);
     }
 
-    /// Chunks that are in the stream in full and that the GPU has not finished.
-    pub fn outstanding(&self) -> u32 {
-        let (ended, completed) = (self.slot.ended.load(Acquire), self.completed.load(Acquire));
+    /// The open chunk ends: what the stream is to write to the completion word. To be called before the write goes into the stream.
+    #[inline]
+    pub fn end(&self) -> u32 {
+        let submitted = self.slot.submitted.load(Acquire);
+        self.slot.ended.store(submitted, Release);
+        submitted
+    }
+
+    /// Units that are in closed chunks and not finished.
+    pub fn queued(&self) -> u32 {
+        let (completed, ended) = (self.completed.load(Acquire), self.slot.ended.load(Acquire));
         behind(ended, completed)
     }
 
-    /// The number of the last chunk the GPU finished.
+    /// What the GPU wrote last.
     pub fn completed(&self) -> u32 {
         self.completed.load(Acquire)
     }
 
     /// Everything given to this stream is over, and the GPU will write no more: its context is gone.
     pub fn write_off(&self) {
-        let begun = self.slot.begun.load(Acquire);
-        self.slot.ended.store(begun, Release);
-        self.completed.store(begun, Release);
+        let submitted = self.slot.submitted.load(Acquire);
+        self.slot.ended.store(submitted, Release);
+        self.completed.store(submitted, Release);
     }
 }
 
@@ -95,19 +94,19 @@ fn behind(ended: u32, completed: u32) -> u32 {
     if distance > u32::MAX / 2 { 0 } else { distance }
 }
 
-/// What a container has queued on a device, summed over its streams.
+/// What a container has queued on a device, in units, summed over its streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Chunks that are in a stream in full and not finished.
+    /// In closed chunks and not finished.
     pub queued: u32,
-    /// Chunks that are being filled.
+    /// In chunks that are still being filled.
     pub filling: u32,
     /// Streams with something queued or being filled: each has at most one chunk in flight.
     pub streams: u32,
-    /// Chunks finished, since the beginning; wraps round.
+    /// Finished since the beginning; wraps round.
     pub completed: u32,
-    /// Units of work submitted, since the beginning; wraps round.
-    pub units: u64,
+    /// Submitted since the beginning; wraps round.
+    pub submitted: u32,
 }
 
 impl Ledger {
@@ -117,8 +116,8 @@ impl Ledger {
         let mark = owner.slot() as u32 + 1;
         for (i, slot) in area.streams.iter().enumerate() {
             let seen = slot.owner.load(Acquire);
-            let begun = slot.begun.load(Relaxed);
-            let idle = begun == slot.ended.load(Relaxed) && begun == area.completions.0[i].load(Acquire);
+            let submitted = slot.submitted.load(Relaxed);
+            let idle = submitted == slot.ended.load(Relaxed) && submitted == area.completions.0[i].load(Acquire);
             // A retired slot whose chunks the GPU still has stays its last owner's, for whom it is written off if that one dies.
             let takable = seen == 0 || (seen & RETIRED != 0 && idle);
             if !takable || slot.owner.compare_exchange(seen, mark, AcqRel, Relaxed).is_err() {
@@ -149,17 +148,16 @@ impl Ledger {
         let (Some(area), Some(totals)) = (self.area(device), self.totals.0.get(device)) else { return sum };
         let high = (totals.streams_high.load(Acquire) as usize).min(MAX_STREAMS);
         for (slot, completed) in area.streams[..high].iter().zip(&area.completions.0) {
-            // The order matters: a chunk that ends and completes between the loads must not look like one that is behind.
+            // The order matters: work that is submitted, ends and completes between the loads must not look like work undone.
             let completed = completed.load(Acquire);
             let ended = slot.ended.load(Acquire);
-            let begun = slot.begun.load(Acquire);
-            let queued = behind(ended, completed).min(u32::from(u16::MAX));
-            let filling = behind(begun, ended).min(1);
+            let submitted = slot.submitted.load(Acquire);
+            let (queued, filling) = (behind(ended, completed), behind(submitted, ended));
             sum.queued = sum.queued.saturating_add(queued);
-            sum.filling += filling;
-            sum.streams += u32::from(queued + filling > 0);
+            sum.filling = sum.filling.saturating_add(filling);
+            sum.streams += u32::from(queued > 0 || filling > 0);
             sum.completed = sum.completed.wrapping_add(completed);
-            sum.units = sum.units.wrapping_add(slot.units.load(Relaxed));
+            sum.submitted = sum.submitted.wrapping_add(submitted);
         }
         sum
     }

@@ -33,7 +33,7 @@ fn a_slot_is_taken_identified_and_given_back_with_all_it_held() {
     assert_eq!((agent.used(1), agent.peak(1)), (500, 650));
 
     let stream = library.claim_stream(id, 1).unwrap();
-    library.marks(stream).unwrap().begin();
+    library.marks(stream).unwrap().submit(1);
     assert!(agent.reap_process(id) && !agent.reap_process(id), "once");
     assert_eq!((agent.used(1), agent.used(0), agent.processes().count()), (0, 0, 0));
     assert_eq!(agent.backlog(1).filling, 0, "the GPU dropped a dead process's work");
@@ -114,22 +114,26 @@ fn what_a_killed_process_left_between_reserving_and_holding_is_settled() {
 }
 
 #[test]
-fn chunks_are_counted_from_their_wait_to_the_gpus_word() {
+fn work_is_counted_from_its_launch_to_the_gpus_word() {
     let (_dir, ledger) = ledger();
     let id = ledger.claim_process(1, 0, "x").unwrap();
     let (a, b) = (ledger.claim_stream(id, 0).unwrap(), ledger.claim_stream(id, 0).unwrap());
     let (first, second) = (ledger.marks(a).unwrap(), ledger.marks(b).unwrap());
-    assert_eq!(first.begin(), 1);
-    first.add_units(3);
-    assert_eq!(ledger.backlog(0), Backlog { queued: 0, filling: 1, streams: 1, completed: 0, units: 3 });
-    assert_eq!(first.end(), 1);
-    assert_eq!((first.begin(), first.end()), (2, 2));
-    second.begin();
-    assert_eq!(ledger.backlog(0), Backlog { queued: 2, filling: 1, streams: 2, completed: 0, units: 3 });
+    first.submit(1);
+    first.submit(2);
+    let begun = Backlog { queued: 0, filling: 3, streams: 1, completed: 0, submitted: 3 };
+    assert_eq!(ledger.backlog(0), begun);
+    assert_eq!(first.end(), 3);
+    first.submit(4);
+    assert_eq!(first.end(), 7);
+    second.submit(1);
+    let both = Backlog { queued: 7, filling: 1, streams: 2, completed: 0, submitted: 8 };
+    assert_eq!(ledger.backlog(0), both);
     assert_eq!(ledger.backlog(1), Backlog::default());
-    gpu_writes(&ledger, a, 2);
-    assert_eq!(ledger.backlog(0), Backlog { queued: 0, filling: 1, streams: 1, completed: 2, units: 3 });
-    assert_eq!((first.outstanding(), first.completed()), (0, 2));
+    gpu_writes(&ledger, a, 3);
+    assert_eq!((first.queued(), first.completed()), (4, 3));
+    gpu_writes(&ledger, a, 7);
+    assert_eq!(ledger.backlog(0), Backlog { queued: 0, streams: 1, completed: 7, ..both });
 }
 
 /// Stores as the GPU would: by offset into the registered pages.
@@ -147,7 +151,7 @@ fn a_destroyed_streams_slot_waits_for_the_gpu_before_it_is_used_again() {
     let (one, two) = (ledger.claim_process(1, 0, "x").unwrap(), ledger.claim_process(2, 0, "y").unwrap());
     let old = ledger.claim_stream(one, 0).unwrap();
     let marks = ledger.marks(old).unwrap();
-    marks.begin();
+    marks.submit(1);
     marks.end();
     ledger.free_stream(old);
     let other = ledger.claim_stream(two, 0).unwrap();
@@ -155,11 +159,17 @@ fn a_destroyed_streams_slot_waits_for_the_gpu_before_it_is_used_again() {
     assert_eq!(ledger.backlog(0).queued, 1);
     gpu_writes(&ledger, old, 1);
     assert_eq!(ledger.claim_stream(two, 0), Some(old));
-    assert_eq!(ledger.marks(old).unwrap().begin(), 2, "numbers go on");
+    let marks = ledger.marks(old).unwrap();
+    marks.submit(1);
+    assert_eq!(marks.end(), 2, "numbers go on");
 
     ledger.free_stream(old);
     assert!(ledger.reap_process(two));
-    assert_eq!(ledger.backlog(0), Backlog { completed: 2, ..Default::default() }, "a retired slot dies with its owner");
+    assert_eq!(
+        ledger.backlog(0),
+        Backlog { completed: 2, submitted: 2, ..Default::default() },
+        "a retired slot dies with its owner"
+    );
 }
 
 #[test]
@@ -233,7 +243,7 @@ proptest! {
         }
         for device in 0..MAX_DEVICES + 1 {
             let backlog = agent.backlog(device);
-            prop_assert!(backlog.streams as usize <= MAX_STREAMS && backlog.filling as usize <= MAX_STREAMS);
+            prop_assert!(backlog.streams as usize <= MAX_STREAMS);
             let (used, drift) = (agent.used(device), agent.drift(device));
             agent.settle(device, used, drift);
         }
