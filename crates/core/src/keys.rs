@@ -46,6 +46,29 @@ pub const SLOT: &str = "divvy.dev/slot";
 /// The CDI kind of our container edits.
 pub const CDI_KIND: &str = "divvy.dev/slot";
 
+/// What a user may ask for in a container's resources.
+pub const USER_RESOURCES: [&str; 5] = [GPU, GPU_MEMORY, GPU_MEMORY_LIMIT, GPU_SHARE, GPU_SHARE_LIMIT];
+/// What a user may write as an annotation of a pod.
+pub const USER_ANNOTATIONS: [&str; 15] = [
+    GPU_MEMORY_LIMIT,
+    GPU_SHARE_LIMIT,
+    GPU_MODEL,
+    GPU_MODEL_AVOID,
+    GPU_UUID,
+    GPU_UUID_AVOID,
+    TOPOLOGY,
+    CLASS,
+    GANG,
+    GANG_SIZE,
+    GANG_MIN,
+    EXPECTED_DURATION,
+    MIN_RUNTIME,
+    POLICY,
+    ISOLATION,
+];
+/// What only Divvy writes: a pod that brings one of these at creation is refused.
+pub const INTERNAL: &[&str] = &[ASK, GRANT, GRANT_OVERRIDE, CLASS_NOW, INVENTORY, CORDON, NODE_OPT_IN, SLOT];
+
 // --- Kubernetes' own ---
 /// On anything: the copy of itself that `kubectl apply` leaves behind.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

@@ -1,1 +1,28 @@
 //! From a manifest, in any of the spellings people use, to one ask, or to all its mistakes at once.
+//!
+//! ```text
+//! pod JSON --PodManifest--> native     --+
+//!                           kubeshare  --+
+//!                           kubegpu    --+--> one speaks (or all agree) --> Reading::Ask(ask, hints)
+//!                           gpu_manager--+    something is wrong        --> Reading::Refused(every mistake)
+//!                           gpushare   --+    nobody speaks             --> Reading::NotOurs
+//!                           vgpu       --+
+//! ```
+//!
+//! Everything here is a pure function of its arguments: no clock, no IO. [`parse`] is total: whatever the JSON, it answers.
+#![forbid(unsafe_code)]
+
+mod config;
+mod guard;
+mod manifest;
+mod mistake;
+mod native;
+mod quantity;
+mod reading;
+mod suggest;
+
+pub use config::{CorePolicy, DialectConfig, Guard, NvidiaFlavour, OnTrick, VcudaFlavour, VgpuConfig, VgpuNames};
+pub use manifest::{PodManifest, pod_templates};
+pub use mistake::{Field, Mistake, sentence};
+pub use native::render::{Rendered, render};
+pub use reading::{EnvHint, Hints, Reading, ResourceHint, parse};

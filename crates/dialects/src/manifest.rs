@@ -1,0 +1,198 @@
+//! A pod's raw JSON, looked at without trusting its shape: a field of the wrong type is a field that is not there.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use divvy_core::ask::{Dialect, Role};
+use divvy_core::keys;
+use serde_json::{Map, Value};
+
+use crate::mistake::{Field, Mistake};
+use crate::quantity::{self, Misread};
+
+/// A pod as it was written, or the pod template of a workload.
+#[derive(Clone, Debug)]
+pub struct PodManifest<'a> {
+    pod: &'a Value,
+}
+
+impl<'a> PodManifest<'a> {
+    /// The pod in `json`: an object with `metadata` and `spec`.
+    pub fn new(json: &'a Value) -> PodManifest<'a> {
+        PodManifest { pod: json }
+    }
+
+    /// Is this a pod at all? A template has no kind; a Deployment or a Job has another one, and its pods come later.
+    pub(crate) fn is_pod(&self) -> bool {
+        matches!(self.pod.get("kind").and_then(Value::as_str), None | Some("Pod" | keys::KUBESHARE1_KIND))
+    }
+
+    /// The scheduler the pod names.
+    pub fn scheduler_name(&self) -> Option<&'a str> {
+        self.spec("schedulerName")?.as_str()
+    }
+
+    /// The node the pod is already on, or was written for.
+    pub(crate) fn node_name(&self) -> Option<&'a str> {
+        self.spec("nodeName")?.as_str().filter(|name| !name.is_empty())
+    }
+
+    /// A field of the spec.
+    pub(crate) fn spec(&self, field: &str) -> Option<&'a Value> {
+        self.pod.get("spec")?.get(field)
+    }
+
+    /// An annotation's value.
+    pub(crate) fn annotation(&self, key: &str) -> Option<Cow<'a, str>> {
+        text(self.metadata("annotations")?.get(key)?)
+    }
+
+    /// The labels' names.
+    pub(crate) fn label_keys(&self) -> impl Iterator<Item = &'a str> {
+        self.metadata("labels").into_iter().flat_map(Map::keys).map(String::as_str)
+    }
+
+    /// The annotations' names.
+    pub(crate) fn annotation_keys(&self) -> impl Iterator<Item = &'a str> {
+        self.metadata("annotations").into_iter().flat_map(Map::keys).map(String::as_str)
+    }
+
+    fn metadata(&self, field: &str) -> Option<&'a Map<String, Value>> {
+        self.pod.get("metadata")?.get(field)?.as_object()
+    }
+
+    /// All containers that may hold a device: init containers first, in pod order.
+    pub(crate) fn containers(&self) -> Vec<Container<'a>> {
+        let list = |field| self.spec(field).and_then(Value::as_array).into_iter().flatten();
+        let init = list("initContainers").enumerate().map(|(index, json)| {
+            let stays = json.get("restartPolicy").and_then(Value::as_str) == Some("Always");
+            Container { json, index, role: if stays { Role::Sidecar } else { Role::Init } }
+        });
+        let main = list("containers").enumerate().map(|(index, json)| Container { json, index, role: Role::Main });
+        init.chain(main).collect()
+    }
+}
+
+/// A string, or a scalar somebody forgot to quote.
+fn text(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(Cow::Borrowed(text)),
+        Value::Null => None,
+        other => Some(Cow::Owned(other.to_string())),
+    }
+}
+
+/// One container of a pod.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Container<'a> {
+    json: &'a Value,
+    /// Its place in its own list.
+    pub(crate) index: usize,
+    /// When it runs.
+    pub(crate) role: Role,
+}
+
+impl<'a> Container<'a> {
+    /// Its name; a container without one is called by its place.
+    pub(crate) fn name(&self) -> Cow<'a, str> {
+        match self.json.get("name").and_then(Value::as_str) {
+            Some(name) => Cow::Borrowed(name),
+            None if self.role == Role::Main => Cow::Owned(format!("containers[{}]", self.index)),
+            None => Cow::Owned(format!("initContainers[{}]", self.index)),
+        }
+    }
+
+    /// Does it run with every right on the node?
+    pub(crate) fn is_privileged(&self) -> bool {
+        self.json.pointer("/securityContext/privileged") == Some(&Value::Bool(true))
+    }
+
+    /// The value of an environment variable; the last one wins, as it does in the container.
+    pub(crate) fn env(&self, name: &str) -> Option<Cow<'a, str>> {
+        let entries = self.json.get("env")?.as_array()?;
+        let entry = entries.iter().rev().find(|entry| entry.get("name").and_then(Value::as_str) == Some(name))?;
+        Some(entry.get("value").and_then(text).unwrap_or_default())
+    }
+
+    /// The names of everything it asks for, in limits and requests.
+    pub(crate) fn resource_keys(&self) -> BTreeSet<&'a str> {
+        ["limits", "requests"]
+            .into_iter()
+            .filter_map(|list| self.list(list))
+            .flat_map(Map::keys)
+            .map(String::as_str)
+            .collect()
+    }
+
+    /// Does it name this resource, with whatever value?
+    pub(crate) fn names(&self, key: &str) -> bool {
+        ["limits", "requests"].into_iter().any(|list| self.raw(list, key).is_some())
+    }
+
+    fn list(&self, list: &str) -> Option<&'a Map<String, Value>> {
+        self.json.get("resources")?.get(list)?.as_object()
+    }
+
+    fn raw(&self, list: &str, key: &str) -> Option<&'a Value> {
+        self.list(list)?.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A whole number asked for: the limit, or the request where there is no limit. What is wrong with it goes to `mistakes`.
+    pub(crate) fn amount(&self, key: &str, unit: &str, dialect: Dialect, mistakes: &mut Vec<Mistake>) -> Option<u64> {
+        let name = self.name();
+        let field = || Field::resource(&name, key);
+        let written = match (self.raw("limits", key), self.raw("requests", key)) {
+            (Some(limit), Some(request)) if !same_amount(limit, request) => {
+                mistakes.push(Mistake::about(
+                    dialect,
+                    field(),
+                    &format!("{} and {}", shown(limit), shown(request)),
+                    "limit and request differ",
+                    "set the limit only, Kubernetes copies it to the request",
+                ));
+                return None;
+            }
+            (Some(value), _) | (None, Some(value)) => shown(value),
+            (None, None) => return None,
+        };
+        match quantity::whole(&written) {
+            Ok(amount) => Some(amount),
+            Err(misread) => {
+                let problem = match misread {
+                    Misread::Malformed => "is not a Kubernetes quantity",
+                    Misread::Negative => "is negative",
+                    Misread::Fraction => "is not a whole number",
+                    Misread::TooLarge => "is larger than Kubernetes can hold",
+                };
+                mistakes.push(Mistake::about(dialect, field(), &written, problem, format!("write {unit}")));
+                None
+            }
+        }
+    }
+}
+
+fn same_amount(a: &Value, b: &Value) -> bool {
+    match (quantity::whole(&shown(a)), quantity::whole(&shown(b))) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+fn shown(value: &Value) -> Cow<'_, str> {
+    text(value).unwrap_or_default()
+}
+
+/// The pods a manifest file stands for: itself, or the template of a workload (Job, CronJob, Deployment, StatefulSet, ...), or each item
+/// of a List.
+pub fn pod_templates(object: &Value) -> Vec<&Value> {
+    if let Some(items) = object.get("items").and_then(Value::as_array) {
+        return items.iter().flat_map(pod_templates).collect();
+    }
+    if matches!(object.get("kind").and_then(Value::as_str), Some("Pod" | keys::KUBESHARE1_KIND)) {
+        return vec![object];
+    }
+    let spec = object.get("spec");
+    let template =
+        spec.and_then(|s| s.get("template")).or_else(|| spec?.get("jobTemplate")?.get("spec")?.get("template"));
+    template.into_iter().collect()
+}
