@@ -24,12 +24,10 @@ pub(crate) fn slice(device: &DeviceId, memory: Bytes, share: u32) -> Slice {
     }
 }
 
-#[expect(dead_code, reason = "the ledger comes next")]
 pub(crate) fn container(name: &str, role: Role, slices: Vec<Slice>) -> ContainerGrant {
     ContainerGrant { name: name.into(), role, slices }
 }
 
-#[expect(dead_code, reason = "the ledger comes next")]
 pub(crate) fn grant(containers: Vec<ContainerGrant>) -> Grant {
     Grant { v: Grant::VERSION, at: 0, policy: "frag".into(), containers, claim: None }
 }
