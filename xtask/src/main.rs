@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod cluster;
 mod run;
 mod test;
 
@@ -16,10 +17,14 @@ struct Args {
 enum Chore {
     /// Everything that decides green: format, lints, unit tests, laws, end-to-end
     Test(test::Args),
+    /// A real Kubernetes on this machine
+    #[command(subcommand)]
+    Cluster(cluster::Chore),
 }
 
 fn main() -> anyhow::Result<()> {
     match Args::parse().chore {
         Chore::Test(args) => test::run(&args),
+        Chore::Cluster(chore) => cluster::run(&chore),
     }
 }

@@ -1,0 +1,52 @@
+//! What a node needs from the distribution.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{bail, ensure};
+
+/// A file that must be there and the Debian package that brings it.
+const NEEDED: &[(&str, &str)] = &[
+    ("/usr/sbin/runc", "runc"),
+    ("/usr/lib/cni/bridge", "containernetworking-plugins"),
+    ("/bin/busybox", "busybox-static"),
+    ("/sbin/ip", "iproute2"),
+    ("/usr/bin/nsenter", "util-linux"),
+];
+
+/// Makes sure that a node can run here: root, and the packages (installed when they are missing).
+pub(crate) fn ready() -> anyhow::Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "a real node needs root (namespaces, mounts, cgroups); without it only the control plane can be started"
+    );
+    let missing: Vec<&str> =
+        NEEDED.iter().filter(|(file, _)| !Path::new(file).exists()).map(|(_, package)| *package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !Path::new("/usr/bin/apt-get").exists() {
+        bail!("a real node needs these Debian packages or their like: {}", missing.join(" "));
+    }
+    eprintln!("installing {}", missing.join(" "));
+    if !install(&missing)? {
+        // A fresh machine may have no package lists, or old ones.
+        ensure!(apt(&["update", "--quiet"])?, "apt-get update failed");
+        ensure!(install(&missing)?, "apt-get could not install {}", missing.join(" "));
+    }
+    Ok(())
+}
+
+fn install(packages: &[&str]) -> anyhow::Result<bool> {
+    let mut words = vec!["install", "--yes", "--quiet", "--no-install-recommends"];
+    words.extend(packages);
+    apt(&words)
+}
+
+fn apt(words: &[&str]) -> anyhow::Result<bool> {
+    let done = Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive").output()?;
+    if !done.status.success() {
+        eprintln!("apt-get {}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr).trim());
+    }
+    Ok(done.status.success())
+}
