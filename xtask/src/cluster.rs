@@ -154,8 +154,7 @@ fn owner(cluster: &Path) -> PathBuf {
 fn down(name: &str) -> anyhow::Result<()> {
     let cluster = running(name)?;
     let pid = fs::read_to_string(owner(&cluster)).with_context(|| format!("{name} belongs to a test that runs"))?;
-    let killed = Command::new("kill").arg(pid.trim()).status()?;
-    ensure!(killed.success(), "could not end the process {pid} that holds {name}");
+    crate::run::run(Command::new("kill").arg(pid.trim()))?;
     let deadline = Instant::now() + Duration::from_secs(60);
     while cluster.exists() {
         if Instant::now() > deadline {

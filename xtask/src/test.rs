@@ -67,6 +67,8 @@ fn parts() -> Vec<Part> {
             name: "unit tests and laws",
             command: cargo(&["test", "--workspace", "--exclude", "divvy-e2e", "--quiet"]),
         },
+        Part { name: "cluster binaries", command: cargo(&["xtask", "cluster", "build"]) },
+        Part { name: "e2e", command: cargo(&["test", "--package", "divvy-e2e", "--quiet"]) },
     ]
 }
 

@@ -168,7 +168,7 @@ impl Source {
         module
             .lines()
             .map(|line| line.trim().trim_start_matches("require "))
-            .find_map(|line| line.strip_prefix(self.module)?.trim().split_whitespace().next())
+            .find_map(|line| line.strip_prefix(self.module)?.split_whitespace().next())
             .map(String::from)
             .with_context(|| format!("{}/go.mod does not require {}", self.folder, self.module))
     }

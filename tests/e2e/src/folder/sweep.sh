@@ -18,7 +18,11 @@ while pids=$(ours) && [ -n "$pids" ] && [ $tries -lt 200 ]; do
 	sleep 0.05
 done
 if [ -f "$folder/bridge" ]; then
-	ip link delete "$(cat "$folder/bridge")" 2>/dev/null
+	bridge=$(cat "$folder/bridge")
+	# The links into the nodes too: a connection that is still closing keeps a node's network alive for minutes.
+	for link in $(ls /sys/class/net | grep -E "^$bridge(n[0-9]+)?\$"); do
+		ip link delete "$link"
+	done
 fi
 for name in $(cat "$folder/cgroups" 2>/dev/null); do
 	for hierarchy in $(awk '$3 ~ /^cgroup2?$/ { print $2 }' /proc/mounts); do
