@@ -1,5 +1,9 @@
 //! What a container was granted, as plain values: what the agent writes into the gate file and the library reads from it.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::MAX_DEVICES;
 
 /// The grant of one container.
@@ -73,7 +77,7 @@ impl core::fmt::Display for ConfigFaults {
     }
 }
 
-impl std::error::Error for ConfigFaults {}
+impl core::error::Error for ConfigFaults {}
 
 impl ContainerConfig {
     /// Every mistake at once.

@@ -4,6 +4,8 @@
 //! keeps its connection open, so that the agent hears of its death. A forked child must connect anew: the credentials are those of
 //! the process that connected.
 
+use alloc::vec::Vec;
+
 /// Begins every frame: `DVY1`, little endian.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"DVY1");
 /// Longest frame there is.
@@ -147,7 +149,7 @@ impl core::fmt::Display for FrameFault {
     }
 }
 
-impl std::error::Error for FrameFault {}
+impl core::error::Error for FrameFault {}
 
 /// Writes into a fixed buffer; a frame always fits.
 struct Pen<'a> {

@@ -1,6 +1,6 @@
 //! The first 64 bytes of each file. Their meaning is frozen: whatever else changes, any version can read these.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
 /// The layout this code writes. A reader accepts every layout up to its own.
 pub const LAYOUT: u32 = 1;
@@ -49,15 +49,16 @@ impl core::fmt::Display for HeaderFault {
     }
 }
 
-impl std::error::Error for HeaderFault {}
+impl core::error::Error for HeaderFault {}
 
 impl Header {
     /// Makes the file valid; everything else in it must be in place.
+    #[cfg(feature = "std")]
     pub(crate) fn seal(&self, magic: u64, size: u32, now_ns: u64) {
         self.layout.store(LAYOUT, Relaxed);
         self.size.store(size, Relaxed);
         self.created_ns.store(now_ns, Relaxed);
-        self.magic.store(magic, Release);
+        self.magic.store(magic, core::sync::atomic::Ordering::Release);
     }
 
     /// Is this a file of kind `magic` that we can read, given that `mapped` bytes of it are mapped?

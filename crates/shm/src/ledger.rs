@@ -8,18 +8,20 @@
 //! cannot wake up in somebody else's slot.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
-use std::io;
-use std::path::Path;
 
 use crate::header::{Header, LEDGER_MAGIC};
-use crate::map::{Access, Guarded, Mapped, Shared};
+use crate::shared::Shared;
 use crate::text::{Fill, Text};
-use crate::{MAX_DEVICES, MAX_PROCESSES, MAX_STREAMS, clock, place};
+use crate::{MAX_DEVICES, MAX_PROCESSES, MAX_STREAMS};
 
+#[cfg(feature = "std")]
+mod file;
 mod memory;
 mod process;
 mod stream;
 
+#[cfg(feature = "std")]
+pub use file::LedgerFile;
 pub use memory::{Kind, OverLimit};
 pub use process::{Process, ProcessId, State};
 pub use stream::{Backlog, Marks, StreamId};
@@ -34,7 +36,6 @@ struct Front {
 /// What all processes of a container share on a device.
 #[repr(C, align(64))]
 struct Totals {
-    used: AtomicU64,
     peak: AtomicU64,
     refused: AtomicU64,
     /// One more than the highest stream slot ever taken.
@@ -43,6 +44,14 @@ struct Totals {
 
 #[repr(C, align(4096))]
 struct AllTotals([Totals; MAX_DEVICES]);
+
+/// The memory of a device, one cell per process: what it holds, and what it is asking for this moment. The container's use is the
+/// sum. Eight cells lie on a line, so the sum over a few processes is a load or two.
+#[repr(C, align(4096))]
+struct Charges {
+    held: [AtomicU64; MAX_PROCESSES],
+    asked: [AtomicU64; MAX_PROCESSES],
+}
 
 #[repr(C, align(256))]
 struct ProcessSlot {
@@ -89,9 +98,10 @@ struct DeviceArea {
     fill: Fill<{ (64 << 10) - size_of::<Completions>() }>,
 }
 
-const AREAS_AT: usize = 512 << 10;
+const AREAS_AT: usize = 1 << 20;
 const AREA: usize = 256 << 10;
-const FIRST: usize = size_of::<Front>() + size_of::<AllTotals>() + MAX_PROCESSES * size_of::<ProcessSlot>();
+const CHARGES_AT: usize = size_of::<Front>() + size_of::<AllTotals>() + MAX_PROCESSES * size_of::<ProcessSlot>();
+const CHARGES_END: usize = CHARGES_AT + MAX_DEVICES * size_of::<Charges>();
 
 /// The file.
 #[repr(C)]
@@ -99,7 +109,8 @@ pub struct Ledger {
     front: Front,
     totals: AllTotals,
     processes: [ProcessSlot; MAX_PROCESSES],
-    fill: Fill<{ AREAS_AT - FIRST }>,
+    charges: [Charges; MAX_DEVICES],
+    fill: Fill<{ AREAS_AT - CHARGES_END }>,
     areas: [DeviceArea; MAX_DEVICES],
 }
 
@@ -108,6 +119,7 @@ unsafe impl Shared for Ledger {}
 
 const SIZE: usize = AREAS_AT + MAX_DEVICES * AREA;
 const _: () = assert!(size_of::<Ledger>() == SIZE && core::mem::offset_of!(Ledger, areas) == AREAS_AT);
+const _: () = assert!(core::mem::offset_of!(Ledger, charges) == CHARGES_AT && size_of::<Charges>() == 16 << 10);
 const _: () = assert!(size_of::<ProcessSlot>() == 256 && size_of::<Counters>() == 128 && size_of::<StreamSlot>() == 64);
 const _: () = assert!(size_of::<DeviceArea>() == AREA && align_of::<Ledger>() == 4096);
 // Registered with the driver: whole pages even where a page is 64 KiB.
@@ -145,45 +157,6 @@ impl Ledger {
 fn page_size() -> usize {
     // SAFETY: asks the C library for a constant.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
-}
-
-/// The ledger file and how to map it.
-#[derive(Debug)]
-pub struct LedgerFile;
-
-impl LedgerFile {
-    /// Makes the ledger of `dir` for a container with `devices` devices, and maps it for the agent. It appears whole or not at all.
-    pub fn create(dir: &Path, devices: usize) -> io::Result<Guarded<Ledger>> {
-        let (unfinished, path) = (dir.join(".ledger.new"), dir.join(place::LEDGER));
-        let _ = std::fs::remove_file(&unfinished);
-        let mut touched = Vec::with_capacity(1 + devices);
-        touched.push(0..FIRST);
-        let used = core::mem::offset_of!(DeviceArea, completions) + size_of::<Completions>();
-        touched.extend((0..devices.min(MAX_DEVICES)).map(|d| AREAS_AT + d * AREA..AREAS_AT + d * AREA + used));
-        // Whatever user the container runs as writes it.
-        let ledger = Mapped::<Ledger>::create(&unfinished, 0o666, &touched)?;
-        ledger.front.header.seal(LEDGER_MAGIC, SIZE as u32, clock::monotonic_ns());
-        std::fs::rename(&unfinished, &path)?;
-        Guarded::over(ledger)
-    }
-
-    /// Maps the ledger of `dir` for the agent: safe against a tenant who truncates it.
-    pub fn open_guarded(dir: &Path) -> io::Result<Guarded<Ledger>> {
-        let ledger = Guarded::<Ledger>::open(&dir.join(place::LEDGER))?;
-        check(&ledger)?;
-        Ok(ledger)
-    }
-
-    /// Maps the ledger of `dir` for the library.
-    pub fn open(dir: &Path) -> io::Result<Mapped<Ledger>> {
-        let ledger = Mapped::<Ledger>::open(&dir.join(place::LEDGER), Access::Write)?;
-        check(&ledger)?;
-        Ok(ledger)
-    }
-}
-
-fn check(ledger: &Ledger) -> io::Result<()> {
-    ledger.front.header.check(LEDGER_MAGIC, SIZE as u64).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
 }
 
 /// Adds without wrapping round: a hostile counter stays a number.

@@ -14,10 +14,16 @@
 //!
 //! The first 64 bytes of both files ([`header::Header`]) never change their meaning. A reader accepts any layout up to its own and
 //! ignores what it does not know.
+//!
+//! The library is built without the standard library: everything it needs is here without the feature `std`, and whatever makes
+//! and maps files is the agent's, with it.
+#![cfg_attr(not(feature = "std"), no_std)]
 #![expect(
     unsafe_code,
     reason = "shared memory and a signal handler are what this crate is for; what it offers is safe to call"
 )]
+
+extern crate alloc;
 
 pub mod clock;
 pub mod config;
@@ -25,13 +31,20 @@ pub mod frame;
 pub mod gate;
 pub mod header;
 pub mod ledger;
+#[cfg(feature = "std")]
 pub mod map;
 pub mod place;
+mod shared;
 mod text;
 
 pub use config::{ContainerConfig, DeviceConfig, Enforcement};
+pub use gate::GatePage;
+#[cfg(feature = "std")]
 pub use gate::{GateReader, GateWriter};
-pub use ledger::{Ledger, LedgerFile};
+pub use ledger::Ledger;
+#[cfg(feature = "std")]
+pub use ledger::LedgerFile;
+pub use shared::Shared;
 
 /// Most devices one container can hold.
 pub const MAX_DEVICES: usize = 16;

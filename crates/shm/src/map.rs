@@ -10,13 +10,8 @@ use std::ptr::NonNull;
 
 mod sigbus;
 
+pub use crate::shared::Shared;
 pub use sigbus::Guarded;
-
-/// A type that may lie in memory shared with strangers.
-///
-/// # Safety
-/// Every bit pattern is a valid value, and every part that anybody writes is an atomic.
-pub unsafe trait Shared: Sync {}
 
 /// May the mapping be written?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Short texts in shared memory: whole words, so that a torn write is a wrong letter and not a data race.
 
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// Room that nobody uses yet. Atomic like everything here: a stranger may write it at any time.

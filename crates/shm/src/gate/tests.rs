@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicBool;
 
 use super::*;
+use crate::place;
 
 fn config(share: u32) -> ContainerConfig {
     let device = DeviceConfig {

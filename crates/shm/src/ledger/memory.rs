@@ -1,8 +1,13 @@
-//! Device memory: reserve first, then allocate, so that two processes cannot pass the same limit together.
+//! Device memory: a process books what it is about to allocate and then looks at the sum over all processes, so that two of them
+//! cannot pass a limit together.
+//!
+//! There is no total anywhere, only one cell per process, and the total is their sum: a process that is killed at any instant
+//! leaves exactly its own cell behind, which goes with its slot. Nothing can drift, and nothing has to be put right.
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::hint::spin_loop;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 
-use super::{Counters, Ledger, ProcessId, add, take};
+use super::{Charges, Counters, Ledger, ProcessId, add, take};
 
 /// What device memory is held for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,67 +39,79 @@ impl Kind {
         [Kind::Linear, Kind::Managed, Kind::Vmm, Kind::Pool, Kind::Array, Kind::Graph, Kind::Context, Kind::Overhead];
 }
 
-/// A reservation that does not fit.
+/// A charge that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverLimit {
     /// What is in use, by all processes of the container.
     pub used: u64,
 }
 
+/// How often a charge that failed only because of others' unfinished charges is tried again. They take nanoseconds, unless their
+/// process was stopped in between.
+const PATIENCE: u32 = 2000;
+
 impl Ledger {
-    /// Books `bytes` for the container if that stays within `limit`. To be followed by [`Ledger::hold`], or by
-    /// [`Ledger::unreserve`] when the driver refuses.
-    pub fn reserve(&self, device: usize, bytes: u64, limit: u64) -> Result<(), OverLimit> {
-        let Some(totals) = self.totals.0.get(device) else { return Err(OverLimit { used: u64::MAX }) };
-        let mut used = totals.used.load(Acquire);
-        loop {
-            let Some(sum) = used.checked_add(bytes).filter(|&sum| sum <= limit) else {
-                totals.refused.fetch_add(1, Relaxed);
-                return Err(OverLimit { used });
-            };
-            match totals.used.compare_exchange_weak(used, sum, AcqRel, Acquire) {
-                Ok(_) => {
+    /// Books `bytes` for a process if the container stays within `limit`; to be taken back by [`Ledger::credit`] if the driver
+    /// refuses them.
+    pub fn charge(&self, id: ProcessId, device: usize, kind: Kind, bytes: u64, limit: u64) -> Result<(), OverLimit> {
+        let (Some(charges), Some(totals)) = (self.charges.get(device), self.totals.0.get(device)) else {
+            return Err(OverLimit { used: u64::MAX });
+        };
+        let (Some(asked), Some(own)) = (charges.asked.get(id.slot()), charges.held.get(id.slot())) else {
+            return Err(OverLimit { used: u64::MAX });
+        };
+        for attempt in 0..PATIENCE {
+            // Other threads of this process may be asking too.
+            asked.fetch_add(bytes, SeqCst);
+            let (held, asking) = self.sums(charges);
+            let sum = held.saturating_add(asking);
+            if sum <= limit {
+                own.fetch_add(bytes, SeqCst);
+                take(asked, bytes);
+                if sum > totals.peak.load(Relaxed) {
                     totals.peak.fetch_max(sum, Relaxed);
-                    return Ok(());
                 }
-                Err(now) => used = now,
+                self.note(id, device, kind, bytes);
+                return Ok(());
+            }
+            take(asked, bytes);
+            if held.saturating_add(bytes) > limit {
+                totals.refused.fetch_add(1, Relaxed);
+                return Err(OverLimit { used: held });
+            }
+            // It would fit but for charges that are being decided this moment. Lower slots come back sooner, so that of several
+            // that stand in each other's way one gets through.
+            for _ in 0..(attempt.min(64) * (id.slot() as u32 % 64 + 1)) {
+                spin_loop();
             }
         }
+        totals.refused.fetch_add(1, Relaxed);
+        Err(OverLimit { used: self.used(device) })
     }
 
     /// Books `bytes` whether they fit or not: memory that is already taken.
-    pub fn reserve_unchecked(&self, device: usize, bytes: u64) {
+    pub fn charge_unchecked(&self, id: ProcessId, device: usize, kind: Kind, bytes: u64) {
+        let Some(own) = self.charges.get(device).and_then(|c| c.held.get(id.slot())) else { return };
+        add(own, bytes);
         if let Some(totals) = self.totals.0.get(device) {
-            add(&totals.used, bytes);
-            totals.peak.fetch_max(totals.used.load(Relaxed), Relaxed);
+            totals.peak.fetch_max(self.used(device), Relaxed);
         }
+        self.note(id, device, kind, bytes);
     }
 
-    /// Takes a reservation back.
-    pub fn unreserve(&self, device: usize, bytes: u64) {
-        if let Some(totals) = self.totals.0.get(device) {
-            take(&totals.used, bytes);
-        }
-    }
-
-    /// A reservation became memory of this process.
-    pub fn hold(&self, id: ProcessId, device: usize, kind: Kind, bytes: u64) {
-        if let Some(counters) = self.counters(device, id.slot()) {
-            add(&counters.held[kind as usize], bytes);
-        }
-    }
-
-    /// The process gave memory back.
-    pub fn release(&self, id: ProcessId, device: usize, kind: Kind, bytes: u64) {
+    /// The process gave memory back, or the driver refused it.
+    pub fn credit(&self, id: ProcessId, device: usize, kind: Kind, bytes: u64) {
         if let Some(counters) = self.counters(device, id.slot()) {
             take(&counters.held[kind as usize], bytes);
         }
-        self.unreserve(device, bytes);
+        if let Some(own) = self.charges.get(device).and_then(|c| c.held.get(id.slot())) {
+            take(own, bytes);
+        }
     }
 
     /// What all processes of the container use on a device.
     pub fn used(&self, device: usize) -> u64 {
-        self.totals.0.get(device).map_or(0, |t| t.used.load(Acquire))
+        self.charges.get(device).map_or(0, |charges| self.sums(charges).0)
     }
 
     /// The most they ever used at once.
@@ -102,7 +119,7 @@ impl Ledger {
         self.totals.0.get(device).map_or(0, |t| t.peak.load(Relaxed))
     }
 
-    /// Reservations refused, by all processes.
+    /// Charges refused, to all processes.
     pub fn refused(&self, device: usize) -> u64 {
         self.totals.0.get(device).map_or(0, |t| t.refused.load(Relaxed))
     }
@@ -114,34 +131,19 @@ impl Ledger {
 
     /// What one process holds in all on a device.
     pub fn held_in_all(&self, id: ProcessId, device: usize) -> u64 {
-        self.counters(device, id.slot()).map_or(0, sum)
+        self.charges.get(device).and_then(|c| c.held.get(id.slot())).map_or(0, |held| held.load(Relaxed))
     }
 
     /// The agent says what a process has on the card beyond what it booked; the container's total moves with it.
     pub fn set_overhead(&self, id: ProcessId, device: usize, bytes: u64) {
         let Some(counters) = self.counters(device, id.slot()) else { return };
+        let Some(own) = self.charges.get(device).and_then(|c| c.held.get(id.slot())) else { return };
         let before = counters.held[Kind::Overhead as usize].swap(bytes, AcqRel);
         if bytes >= before {
-            self.reserve_unchecked(device, bytes - before);
+            add(own, bytes - before);
         } else {
-            self.unreserve(device, before - bytes);
+            take(own, before - bytes);
         }
-    }
-
-    /// How far the container's total is from the sum over its processes: what a process that was killed between reserving and
-    /// holding left behind, or what is being allocated this moment.
-    pub fn drift(&self, device: usize) -> i64 {
-        let held = (0..self.processes_high())
-            .filter_map(|i| self.counters(device, i))
-            .fold(0u64, |total, counters| total.saturating_add(sum(counters)));
-        i64::try_from(i128::from(self.used(device)) - i128::from(held)).unwrap_or(i64::MAX)
-    }
-
-    /// Puts the total right by `drift`, if it is still `used`: the agent does so after it saw the same pair twice, a while apart.
-    pub fn settle(&self, device: usize, used: u64, drift: i64) -> bool {
-        let Some(totals) = self.totals.0.get(device) else { return false };
-        let right = u64::try_from((i128::from(used) - i128::from(drift)).max(0)).unwrap_or(u64::MAX);
-        totals.used.compare_exchange(used, right, AcqRel, Relaxed).is_ok()
     }
 
     /// Host memory pinned through the driver, per process: shown, not limited.
@@ -158,21 +160,18 @@ impl Ledger {
 
     /// Everything a dead process held is free again.
     pub(super) fn release_all(&self, device: usize, slot: usize) {
-        let Some(counters) = self.counters(device, slot) else { return };
-        for held in &counters.held {
-            self.unreserve(device, held.swap(0, AcqRel));
-        }
         self.clear_counters(device, slot);
     }
 
     /// A new owner begins at zero.
     pub(super) fn clear_counters(&self, device: usize, slot: usize) {
-        let Some(counters) = self.counters(device, slot) else { return };
+        let (Some(counters), Some(charges)) = (self.counters(device, slot), self.charges.get(device)) else { return };
         let rest = [&counters.host, &counters.launches, &counters.chunks, &counters.refused, &counters.throttled_ns];
-        for counter in counters.held.iter().chain(rest) {
+        let cells = [&charges.held[slot], &charges.asked[slot]];
+        for counter in counters.held.iter().chain(rest).chain(cells) {
             // Looking first: a page that nobody touched stays a hole in the file.
             if counter.load(Relaxed) != 0 {
-                counter.store(0, Relaxed);
+                counter.store(0, SeqCst);
             }
         }
     }
@@ -180,8 +179,23 @@ impl Ledger {
     pub(super) fn counters(&self, device: usize, slot: usize) -> Option<&Counters> {
         self.area(device)?.counters.get(slot)
     }
-}
 
-fn sum(counters: &Counters) -> u64 {
-    counters.held.iter().fold(0, |total, held| total.saturating_add(held.load(Relaxed)))
+    /// What is held and what is being asked for, by all processes.
+    #[inline]
+    fn sums(&self, charges: &Charges) -> (u64, u64) {
+        let high = self.processes_high();
+        let sum = |cells: &[core::sync::atomic::AtomicU64]| {
+            cells[..high].iter().fold(0u64, |sum, cell| sum.saturating_add(cell.load(SeqCst)))
+        };
+        // Asked before held: a charge moves from the one to the other by being added there first, so it is seen at least once.
+        let asked = sum(&charges.asked);
+        (sum(&charges.held), asked)
+    }
+
+    /// For people to look at: what a process holds by kind.
+    fn note(&self, id: ProcessId, device: usize, kind: Kind, bytes: u64) {
+        if let Some(counters) = self.counters(device, id.slot()) {
+            add(&counters.held[kind as usize], bytes);
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Process slots: taken by the library at a process's first CUDA call, completed by the agent, given back by whoever sees the
 //! process dead.
 
+use alloc::string::String;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::{Ledger, ProcessSlot};

@@ -3,6 +3,8 @@ use std::sync::Barrier;
 use proptest::prelude::*;
 
 use super::*;
+use crate::map::Guarded;
+use crate::place;
 
 fn ledger() -> (tempfile::TempDir, Guarded<Ledger>) {
     let dir = tempfile::tempdir().unwrap();
@@ -21,16 +23,15 @@ fn a_slot_is_taken_identified_and_given_back_with_all_it_held() {
     assert_eq!((seen[0].pid, seen[0].host_pid, seen[0].start_time, seen[0].token), (17, 4017, 123, 99));
     assert_eq!((seen[0].name.as_str(), seen[0].state, seen[0].cpu_gate), ("python3", State::Live, false));
 
-    library.reserve(1, 100, 150).unwrap();
-    library.hold(id, 1, Kind::Vmm, 100);
-    assert_eq!(library.reserve(1, 51, 150), Err(OverLimit { used: 100 }));
-    library.reserve(1, 50, 150).unwrap();
-    library.hold(id, 1, Kind::Linear, 50);
+    library.charge(id, 1, Kind::Vmm, 100, 150).unwrap();
+    assert_eq!(library.charge(id, 1, Kind::Linear, 51, 150), Err(OverLimit { used: 100 }));
+    library.charge(id, 1, Kind::Linear, 50, 150).unwrap();
     agent.set_overhead(id, 1, 500);
     agent.set_overhead(id, 1, 450);
-    assert_eq!((agent.used(1), agent.held_in_all(id, 1), agent.drift(1), agent.refused(1)), (600, 600, 0, 1));
-    library.release(id, 1, Kind::Vmm, 100);
-    assert_eq!((agent.used(1), agent.peak(1)), (500, 650));
+    assert_eq!((agent.used(1), agent.held_in_all(id, 1), agent.refused(1)), (600, 600, 1));
+    library.credit(id, 1, Kind::Vmm, 100);
+    library.charge_unchecked(id, 1, Kind::Context, 30);
+    assert_eq!((agent.used(1), agent.peak(1), agent.held(id, 1, Kind::Context)), (530, 530, 30));
 
     let stream = library.claim_stream(id, 1).unwrap();
     library.marks(stream).unwrap().submit(1);
@@ -71,7 +72,7 @@ fn every_process_of_a_crowd_gets_a_slot_of_its_own_and_the_next_is_told_no() {
 }
 
 #[test]
-fn reservations_of_many_processes_never_pass_the_limit_together() {
+fn charges_of_many_processes_never_pass_the_limit_together() {
     let (dir, agent) = ledger();
     const LIMIT: u64 = 1000;
     std::thread::scope(|s| {
@@ -82,34 +83,56 @@ fn reservations_of_many_processes_never_pass_the_limit_together() {
                 let id = library.claim_process(t, 0, "x").unwrap();
                 for i in 0..5000u64 {
                     let bytes = 1 + (i * 7 + u64::from(t)) % 400;
-                    if library.reserve(0, bytes, LIMIT).is_ok() {
-                        library.hold(id, 0, Kind::Linear, bytes);
+                    if library.charge(id, 0, Kind::Linear, bytes, LIMIT).is_ok() {
                         assert!(library.used(0) <= LIMIT);
-                        library.release(id, 0, Kind::Linear, bytes);
+                        library.credit(id, 0, Kind::Linear, bytes);
                     }
                 }
             });
         }
     });
-    assert_eq!((agent.used(0), agent.drift(0)), (0, 0));
+    assert_eq!(agent.used(0), 0);
     assert!(agent.peak(0) <= LIMIT && agent.peak(0) > 400);
 }
 
 #[test]
-fn what_a_killed_process_left_between_reserving_and_holding_is_settled() {
+fn of_processes_that_ask_at_once_as_many_get_through_as_fit() {
+    for _ in 0..200 {
+        let (dir, agent) = ledger();
+        let start = Barrier::new(4);
+        let got: usize = std::thread::scope(|s| {
+            let all: Vec<_> = (0..4)
+                .map(|t| {
+                    let (dir, start) = (dir.path(), &start);
+                    s.spawn(move || {
+                        let library = LedgerFile::open(dir).unwrap();
+                        let id = library.claim_process(t, 0, "x").unwrap();
+                        start.wait();
+                        library.charge(id, 0, Kind::Linear, 3, 10).is_ok()
+                    })
+                })
+                .collect();
+            all.into_iter().map(|t| usize::from(t.join().unwrap())).sum()
+        });
+        assert_eq!((got, agent.used(0)), (3, 9));
+    }
+}
+
+#[test]
+fn a_process_killed_at_any_instant_leaves_nothing_once_it_is_reaped() {
     let (_dir, ledger) = ledger();
-    let id = ledger.claim_process(1, 0, "x").unwrap();
-    ledger.reserve(0, 700, 1000).unwrap();
-    ledger.reserve(0, 100, 1000).unwrap();
-    ledger.hold(id, 0, Kind::Pool, 100);
-    let seen = (ledger.used(0), ledger.drift(0));
-    assert_eq!(seen, (800, 700));
-    ledger.reserve(0, 1, 1000).unwrap();
-    assert!(!ledger.settle(0, seen.0, seen.1), "something moved: look again");
-    ledger.unreserve(0, 1);
-    assert!(ledger.settle(0, seen.0, seen.1));
-    assert_eq!((ledger.used(0), ledger.drift(0)), (100, 0));
-    ledger.unreserve(0, 5000);
+    let (dead, alive) = (ledger.claim_process(1, 0, "x").unwrap(), ledger.claim_process(2, 0, "y").unwrap());
+    ledger.charge(dead, 0, Kind::Pool, 100, 1000).unwrap();
+    ledger.charge(alive, 0, Kind::Pool, 10, 1000).unwrap();
+    // Killed while asking, and killed after the booking but before it was noted by kind.
+    ledger.charges[0].asked[dead.slot()].fetch_add(700, Relaxed);
+    ledger.charges[0].held[dead.slot()].fetch_add(80, Relaxed);
+    assert_eq!(ledger.used(0), 190);
+    assert_eq!(ledger.charge(alive, 0, Kind::Linear, 900, 1000), Err(OverLimit { used: 190 }));
+    ledger.reap_process(dead);
+    assert_eq!(ledger.used(0), 10);
+    ledger.charge(alive, 0, Kind::Linear, 990, 1000).unwrap();
+    ledger.credit(alive, 0, Kind::Linear, 5000);
     assert_eq!(ledger.used(0), 0, "never 17 TB");
 }
 
@@ -192,7 +215,7 @@ fn stream_slots_run_out_politely() {
 fn a_tenant_that_truncates_its_ledger_does_not_end_the_agent() {
     let (dir, agent) = ledger();
     let id = agent.claim_process(1, 0, "x").unwrap();
-    agent.reserve(1, 7, 10).unwrap();
+    agent.charge(id, 1, Kind::Linear, 7, 10).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(dir.path().join(place::LEDGER)).unwrap();
     assert!(!agent.is_broken());
     file.set_len(0).unwrap();
@@ -200,7 +223,7 @@ fn a_tenant_that_truncates_its_ledger_does_not_end_the_agent() {
     assert!(agent.is_broken() && !agent.is_sound());
     // Everything still answers.
     assert!(agent.process(id).is_none() && !agent.reap_process(id));
-    assert_eq!((agent.backlog(0), agent.drift(0)), (Backlog::default(), 0));
+    assert_eq!(agent.backlog(0), Backlog::default());
     agent.set_overhead(id, 0, 5);
     let again = LedgerFile::open_guarded(dir.path()).unwrap_err();
     assert!(again.to_string().contains("has 0 bytes where"), "{again}");
@@ -212,7 +235,7 @@ fn a_new_mapping_at_an_old_place_is_guarded_anew() {
         let (dir, agent) = ledger();
         std::fs::OpenOptions::new().write(true).open(dir.path().join(place::LEDGER)).unwrap().set_len(4096).unwrap();
         assert!(!agent.is_broken());
-        agent.used(0);
+        agent.peak(0);
         assert!(agent.is_broken());
     }
 }
@@ -244,8 +267,7 @@ proptest! {
         for device in 0..MAX_DEVICES + 1 {
             let backlog = agent.backlog(device);
             prop_assert!(backlog.streams as usize <= MAX_STREAMS);
-            let (used, drift) = (agent.used(device), agent.drift(device));
-            agent.settle(device, used, drift);
+            agent.used(device);
         }
         prop_assert!(seen <= MAX_PROCESSES);
         agent.any_cpu_gate();
