@@ -28,8 +28,8 @@ pub(crate) static NVML: Library<{ nvml::NAMES.len() }, { nvml::NAMES.buckets.len
 
 impl<const COUNT: usize, const SIZE: usize> Library<COUNT, SIZE> {
     const fn new(soname: &'static CStr, names: &'static Names<COUNT, SIZE>) -> Self {
-        const NOT_FOUND: AtomicUsize = AtomicUsize::new(0);
-        Library { soname, names, start: NOT_FOUND, end: NOT_FOUND, functions: [NOT_FOUND; COUNT] }
+        let (start, end) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Library { soname, names, start, end, functions: [const { AtomicUsize::new(0) }; COUNT] }
     }
 
     /// The address of a real function, 0 if there is none.

@@ -12,6 +12,7 @@ use crate::loader::NVML;
     non_upper_case_globals,
     unused,
     clippy::too_many_arguments,
+    clippy::type_complexity,
     clippy::unnecessary_cast,
     reason = "generated from the table of C names, and complete rather than minimal"
 )]
