@@ -13,13 +13,18 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod gpu_manager;
+mod gpushare;
 mod guard;
+mod kubegpu;
+mod kubeshare;
 mod manifest;
 mod mistake;
 mod native;
 mod quantity;
 mod reading;
 mod suggest;
+mod vgpu;
 
 pub use config::{CorePolicy, DialectConfig, Guard, NvidiaFlavour, OnTrick, VcudaFlavour, VgpuConfig, VgpuNames};
 pub use manifest::{PodManifest, pod_templates};

@@ -14,12 +14,18 @@ use crate::quantity::{self, Misread};
 #[derive(Clone, Debug)]
 pub struct PodManifest<'a> {
     pod: &'a Value,
+    namespace_labels: Option<&'a Value>,
 }
 
 impl<'a> PodManifest<'a> {
     /// The pod in `json`: an object with `metadata` and `spec`.
     pub fn new(json: &'a Value) -> PodManifest<'a> {
-        PodManifest { pod: json }
+        PodManifest { pod: json, namespace_labels: None }
+    }
+
+    /// The same pod, its namespace's labels known too (a JSON object of strings): some dialects are switched off by one.
+    pub fn with_namespace_labels(self, labels: &'a Value) -> PodManifest<'a> {
+        PodManifest { namespace_labels: Some(labels), ..self }
     }
 
     /// Is this a pod at all? A template has no kind; a Deployment or a Job has another one, and its pods come later.
@@ -40,6 +46,16 @@ impl<'a> PodManifest<'a> {
     /// A field of the spec.
     pub(crate) fn spec(&self, field: &str) -> Option<&'a Value> {
         self.pod.get("spec")?.get(field)
+    }
+
+    /// A label's value.
+    pub(crate) fn label(&self, key: &str) -> Option<Cow<'a, str>> {
+        text(self.metadata("labels")?.get(key)?)
+    }
+
+    /// A label's value on the pod or on its namespace.
+    pub(crate) fn label_here_or_on_namespace(&self, key: &str) -> Option<Cow<'a, str>> {
+        self.label(key).or_else(|| text(self.namespace_labels?.get(key)?))
     }
 
     /// An annotation's value.

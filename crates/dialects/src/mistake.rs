@@ -45,6 +45,10 @@ impl Field {
         Field::Annotation { key: key.to_owned(), within: String::new() }
     }
 
+    pub(crate) fn within(key: &str, within: impl Into<String>) -> Field {
+        Field::Annotation { key: key.to_owned(), within: within.into() }
+    }
+
     pub(crate) fn resource(container: &str, key: &str) -> Field {
         Field::Resource { container: container.to_owned(), key: key.to_owned() }
     }

@@ -8,10 +8,15 @@ use divvy_core::id::ContainerName;
 use divvy_core::units::Share;
 
 use crate::config::DialectConfig;
+use crate::gpu_manager;
+use crate::gpushare;
 use crate::guard;
+use crate::kubegpu;
+use crate::kubeshare;
 use crate::manifest::PodManifest;
 use crate::mistake::{Field, Mistake};
 use crate::native;
+use crate::vgpu;
 
 /// What a manifest says.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,7 +116,15 @@ pub fn parse(pod: &PodManifest<'_>, config: &DialectConfig) -> Reading {
 
     let mut drafts = Vec::new();
     let mut wrong = Vec::new();
-    for spoken in [native::read(pod, &wishes)] {
+    let spoken = [
+        native::read(pod, &wishes),
+        kubeshare::read(pod),
+        kubegpu::read(pod),
+        gpu_manager::read(pod, config),
+        gpushare::read(pod),
+        vgpu::read(pod, config),
+    ];
+    for spoken in spoken {
         match spoken {
             Spoken::Silent => {}
             Spoken::Says(draft) => drafts.push(*draft),

@@ -1,8 +1,20 @@
 //! What pods say, dialect by dialect. Acceptance cases are named by the id they have in docs/compat-cases.md.
 
 #[cfg(test)]
+mod gpu_manager;
+#[cfg(test)]
+mod gpushare;
+#[cfg(test)]
+mod kubegpu;
+#[cfg(test)]
+mod kubeshare;
+#[cfg(test)]
 mod laws;
 #[cfg(test)]
 mod native;
 #[cfg(test)]
+mod several;
+#[cfg(test)]
 mod support;
+#[cfg(test)]
+mod vgpu;

@@ -1,7 +1,7 @@
 //! Pods in a few words, and readings taken apart.
 
 use divvy_core::ask::{DeviceAsk, GpuAsk};
-use divvy_dialects::{DialectConfig, Hints, Mistake, PodManifest, Reading, parse, sentence};
+use divvy_dialects::{DialectConfig, Field, Hints, Mistake, PodManifest, Reading, parse, sentence};
 use serde_json::{Value, json};
 
 /// A pod under construction.
@@ -105,6 +105,10 @@ impl Pod {
         mistakes(self.read())
     }
 
+    pub(crate) fn mistakes_with(&self, config: &DialectConfig) -> Vec<Mistake> {
+        mistakes(self.read_with(config))
+    }
+
     /// All mistakes in one text.
     pub(crate) fn refusal(&self) -> String {
         sentence(&self.mistakes())
@@ -130,4 +134,16 @@ pub(crate) fn mistakes(reading: Reading) -> Vec<Mistake> {
         Reading::Refused(mistakes) => mistakes,
         other => panic!("not refused: {other:?}"),
     }
+}
+
+/// The keys of the fields that are wrong.
+pub(crate) fn wrong_keys(mistakes: &[Mistake]) -> Vec<&str> {
+    mistakes
+        .iter()
+        .map(|mistake| match &mistake.field {
+            Field::Label(key) | Field::Annotation { key, .. } | Field::Resource { key, .. } => key.as_str(),
+            Field::Env { name, .. } => name,
+            Field::Spec(path) => path,
+        })
+        .collect()
 }

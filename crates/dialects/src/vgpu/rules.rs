@@ -1,0 +1,182 @@
+//! The annotations of a vGPU pod: which cards, how close, under which of HAMi's policies, in which mode.
+
+use divvy_core::ask::{DeviceAsk, Dialect, GpuAsk, ModelPattern, PolicyChoice, Topology};
+use divvy_core::device::{DeviceKind, Isolation};
+use divvy_core::id::DeviceId;
+use divvy_core::keys;
+
+use crate::config::{DialectConfig, NvidiaFlavour};
+use crate::guard::go_bool;
+use crate::manifest::PodManifest;
+use crate::mistake::{Field, Mistake};
+use crate::native::wishes::entries;
+use crate::suggest;
+
+/// Reads them into `ask`.
+pub(super) fn read(pod: &PodManifest<'_>, config: &DialectConfig, ask: &mut GpuAsk, mistakes: &mut Vec<Mistake>) {
+    let mut rules = Rules { pod, dialect: ask.dialect, hami: config.nvidia == NvidiaFlavour::Hami, mistakes };
+    rules.models(ask);
+    rules.devices(ask);
+    rules.numa(ask);
+    if rules.hami {
+        rules.policy(ask);
+        rules.mode(ask);
+    }
+}
+
+struct Rules<'a, 'p> {
+    pod: &'a PodManifest<'p>,
+    dialect: Dialect,
+    hami: bool,
+    mistakes: &'a mut Vec<Mistake>,
+}
+
+impl Rules<'_, '_> {
+    fn wrong(&mut self, key: &str, value: &str, problem: &str, mend: String) {
+        self.mistakes.push(Mistake::about(self.dialect, Field::annotation(key), value, problem, mend));
+    }
+
+    fn list<T>(&self, key: &str, entry: impl Fn(&str) -> T) -> Vec<T> {
+        let text = self.pod.annotation(key).unwrap_or_default();
+        entries(&text).map(entry).collect()
+    }
+
+    /// Types to use and to avoid, per vendor. One rule serves the whole ask, so a pod that asks for cards of two vendors cannot
+    /// constrain only one of them.
+    fn models(&mut self, ask: &mut GpuAsk) {
+        let asks = |kind| wants(ask).any(|want| want.kind == kind);
+        let (gpu, mlu) = (asks(DeviceKind::Gpu), asks(DeviceKind::Mlu));
+        let pattern = |entry: &str| ModelPattern::Part(entry.into());
+        let read = |rules: &Self, asked: bool, use_key: &str, no_use_key: &str| {
+            let only = if asked { rules.list(use_key, pattern) } else { Vec::new() };
+            let heeded = asked && (rules.hami || only.is_empty()); // 4paradigm looks at one of the two
+            let avoid = if heeded { rules.list(no_use_key, pattern) } else { Vec::new() };
+            (only, avoid)
+        };
+        let (gpu_only, gpu_avoid) = read(self, gpu, keys::VGPU_USE_TYPE, keys::VGPU_NO_USE_TYPE);
+        let (mlu_only, mlu_avoid) = read(self, mlu, keys::MLU_USE_TYPE, keys::MLU_NO_USE_TYPE);
+        if gpu && mlu && gpu_only.is_empty() != mlu_only.is_empty() {
+            let key = if gpu_only.is_empty() { keys::MLU_USE_TYPE } else { keys::VGPU_USE_TYPE };
+            let text = self.pod.annotation(key).unwrap_or_default();
+            self.wrong(
+                key,
+                &text,
+                "chooses the type of one vendor in a pod that asks for two",
+                "name the types of both".into(),
+            );
+        }
+        ask.models.only = [gpu_only, mlu_only].concat();
+        ask.models.avoid = [gpu_avoid, mlu_avoid].concat();
+    }
+
+    fn devices(&mut self, ask: &mut GpuAsk) {
+        let id = |entry: &str| DeviceId::from(entry);
+        let (use_keys, no_use_keys) = if self.hami {
+            ([keys::VGPU_USE_UUID, keys::HAMI_MLU_USE_UUID], [keys::VGPU_NO_USE_UUID, keys::HAMI_MLU_NO_USE_UUID])
+        } else {
+            return; // 4paradigm had no such thing
+        };
+        ask.devices.only = use_keys.iter().flat_map(|key| self.list(key, id)).collect();
+        ask.devices.avoid = no_use_keys.iter().flat_map(|key| self.list(key, id)).collect();
+    }
+
+    fn numa(&mut self, ask: &mut GpuAsk) {
+        let Some(text) = self.pod.annotation(keys::VGPU_NUMA_BIND) else { return };
+        match go_bool(text.trim()) {
+            Some(true) => ask.topology = Topology::SameNuma,
+            Some(false) => {}
+            None => self.wrong(keys::VGPU_NUMA_BIND, &text, "is not a boolean", "write true or false".into()),
+        }
+    }
+
+    fn one_of(&mut self, key: &str, text: &str, words: &[&'static str]) {
+        if words.contains(&text) {
+            return;
+        }
+        let all = words.join(", ");
+        let mend = match suggest::nearest(text, words.iter().copied()) {
+            Some(near) => format!("did you mean {near}? known: {all}"),
+            None => format!("write one of {all}"),
+        };
+        self.wrong(key, text, "is not a policy", mend);
+    }
+
+    fn policy(&mut self, ask: &mut GpuAsk) {
+        let mut settings = std::collections::BTreeMap::new();
+        let filled = |key| self.pod.annotation(key).filter(|text| !text.trim().is_empty());
+        let (node, gpu, weights) =
+            (filled(keys::HAMI_NODE_POLICY), filled(keys::HAMI_GPU_POLICY), filled(keys::HAMI_WEIGHTS));
+        if let Some(text) = node {
+            self.one_of(keys::HAMI_NODE_POLICY, text.trim(), &["binpack", "spread"]);
+            settings.insert("node".to_owned(), text.trim().to_owned());
+        }
+        if let Some(text) = gpu {
+            let chain: Vec<&str> = entries(&text).collect();
+            for word in &chain {
+                self.one_of(keys::HAMI_GPU_POLICY, word, &["spread", "binpack", "topology-aware", "mutex", "numa"]);
+            }
+            settings.insert("gpu".to_owned(), chain.join(","));
+        }
+        if let Some(text) = weights {
+            match weights_of(&text) {
+                Some(weights) => {
+                    settings.insert("weights".to_owned(), weights);
+                }
+                None => {
+                    let mend = "write slot=1,core=1,memory=3: all three, whole numbers, one of them above 0".to_owned();
+                    self.wrong(keys::HAMI_WEIGHTS, &text, "is not a set of weights", mend);
+                }
+            }
+        }
+        if !settings.is_empty() {
+            ask.policy = Some(PolicyChoice { name: Some("hami".into()), settings });
+        }
+    }
+
+    /// Ways of sharing the pod accepts. HAMi looks whether a card's mode occurs in the text.
+    fn mode(&mut self, ask: &mut GpuAsk) {
+        let Some(text) = self.pod.annotation(keys::VGPU_MODE).filter(|text| !text.trim().is_empty()) else { return };
+        let mut accepted = Vec::new();
+        if text.contains("mig") {
+            accepted.push(Isolation::Mig);
+        }
+        if text.contains("hami-core") {
+            accepted.extend([Isolation::Driver, Isolation::Intercept, Isolation::None]);
+        }
+        if accepted.is_empty() {
+            let problem = if text.contains("mps") { "MPS is not offered by Divvy" } else { "is not a mode" };
+            self.wrong(keys::VGPU_MODE, &text, problem, "write hami-core, mig, or both separated by a comma".into());
+        }
+        if ask.isolation.is_empty() {
+            ask.isolation = accepted;
+        } else if !accepted.contains(&Isolation::Mig) {
+            self.wrong(
+                keys::VGPU_MODE,
+                &text,
+                "contradicts the MIG partitions that the pod asks for",
+                "add mig, or remove it".into(),
+            );
+        }
+    }
+}
+
+fn wants(ask: &GpuAsk) -> impl Iterator<Item = &DeviceAsk> {
+    ask.containers.iter().flat_map(|container| &container.wants)
+}
+
+/// All three weights in a fixed order, if they are there and make sense.
+fn weights_of(text: &str) -> Option<String> {
+    let mut found = std::collections::BTreeMap::new();
+    for entry in text.split(',') {
+        let (name, value) = entry.split_once('=')?;
+        let name = name.trim();
+        if !["slot", "core", "memory"].contains(&name)
+            || found.insert(name, value.trim().parse::<u32>().ok()?).is_some()
+        {
+            return None;
+        }
+    }
+    let weight = |name| found.get(name).copied();
+    let (slot, core, memory) = (weight("slot")?, weight("core")?, weight("memory")?);
+    (slot | core | memory > 0).then(|| format!("slot={slot},core={core},memory={memory}"))
+}
