@@ -188,6 +188,22 @@ impl Inventory {
     pub const VERSION: u32 = 1;
 }
 
+/// A node without devices.
+impl Default for Inventory {
+    fn default() -> Inventory {
+        Inventory {
+            v: Inventory::VERSION,
+            generation: 0,
+            devices: Vec::new(),
+            memory_unit: MemoryUnit::default(),
+            agent: String::new(),
+            driver: String::new(),
+            refused: BTreeMap::new(),
+            foreign: BTreeMap::new(),
+        }
+    }
+}
+
 /// The unit of `aliyun.com/gpu-mem` on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MemoryUnit {

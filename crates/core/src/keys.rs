@@ -204,3 +204,6 @@ pub const SCHEDULER_ALIASES: [&str; 3] = ["kubeshare-scheduler", "4pd-scheduler"
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// On a node: KubeShare's opt-in, with the value `true`.
 pub const KUBESHARE_NODE: &str = "SharedGPU";
+// --- what a platform team writes ---
+/// On a node: the pool it belongs to, unless the policy names another label.
+pub const POOL: &str = "divvy.dev/pool";

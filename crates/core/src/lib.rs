@@ -10,8 +10,23 @@
 #![forbid(unsafe_code)]
 
 pub mod ask;
+pub mod cells;
 pub mod device;
 pub mod grant;
+mod hash;
 pub mod id;
 pub mod keys;
+pub mod kind;
+pub mod labels;
+pub mod ledger;
+pub mod mig;
+pub mod node;
+pub mod plan;
+pub mod pod;
+pub mod policy;
+pub mod reason;
+pub mod resources;
+pub mod snapshot;
+pub mod time;
 pub mod units;
+pub mod volume;

@@ -1,0 +1,42 @@
+//! RDMA NICs: counted, and wanted on the switch of the GPUs they feed.
+
+use crate::device::{Device, DeviceKind, Inventory, Isolation, Link};
+use crate::grant::Slice;
+use crate::kind::{DeviceScheduler, Want};
+use crate::ledger::Book;
+use crate::reason::Obstacle;
+use crate::units::{Bytes, Share};
+
+/// The placing half of NICs.
+#[derive(Clone, Copy, Debug)]
+pub struct Nic;
+
+impl DeviceScheduler for Nic {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Nic
+    }
+
+    fn slice(&self, device: &Device, _inventory: &Inventory, want: &Want<'_>, _taken: u32) -> Result<Slice, Obstacle> {
+        Ok(Slice {
+            device: device.id.clone(),
+            kind: device.kind,
+            memory: Bytes::ZERO,
+            memory_limit: Bytes::ZERO,
+            share: Share::ZERO,
+            share_limit: Share::WHOLE,
+            exclusive: want.ask.exclusive,
+            isolation: Isolation::None,
+            partition: None,
+        })
+    }
+
+    /// The closer to the container's GPUs the better, then the less used.
+    fn score(&self, device: &Device, book: &Book, beside: &[&Device]) -> i64 {
+        let closeness = beside.iter().map(|gpu| device.links.get(&gpu.id).copied().unwrap_or_default() as i64).sum::<i64>();
+        closeness * 1_000_000 - i64::from(book.tasks)
+    }
+
+    fn wants_neighbour(&self) -> Option<Link> {
+        Some(Link::SingleSwitch)
+    }
+}
