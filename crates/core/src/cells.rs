@@ -74,13 +74,18 @@ impl CellFile {
                 let (n, kind) = (i + 1, &cell.cell_type);
                 mistakes.push(format!("cells[{n}].cellType `{kind}` is not among cellTypes ({})", known.join(", ")));
             } else if !self.reaches_nodes(&cell.cell_type) {
-                mistakes.push(format!("cells[{}] of type `{}` has no node level in it: set isNodeLevel", i + 1, cell.cell_type));
+                mistakes.push(format!(
+                    "cells[{}] of type `{}` has no node level in it: set isNodeLevel",
+                    i + 1,
+                    cell.cell_type
+                ));
             }
         }
         let mut by_model: BTreeMap<&str, i32> = BTreeMap::new();
         for (name, kind) in &self.cell_types {
             if !(0..=100).contains(&kind.child_cell_priority) {
-                mistakes.push(format!("cellTypes.{name}.childCellPriority {} is not in 0..100", kind.child_cell_priority));
+                mistakes
+                    .push(format!("cellTypes.{name}.childCellPriority {} is not in 0..100", kind.child_cell_priority));
             }
             if self.cycle(name) {
                 mistakes.push(format!("cellTypes.{name} contains itself"));
@@ -190,7 +195,12 @@ mod tests {
     use super::*;
 
     fn kind(child: &str, number: u32, priority: i32, node: bool) -> CellType {
-        CellType { child_cell_type: child.into(), child_cell_number: number, child_cell_priority: priority, is_node_level: node }
+        CellType {
+            child_cell_type: child.into(),
+            child_cell_number: number,
+            child_cell_priority: priority,
+            is_node_level: node,
+        }
     }
 
     fn cell(kind: &str, id: &str, children: Vec<Cell>) -> Cell {
@@ -204,7 +214,10 @@ mod tests {
                 ("NODE".into(), kind("GTX", 2, 11, true)),
                 ("3-NODE".into(), kind("NODE", 3, 0, false)),
             ]),
-            cells: vec![cell("NODE", "apple", vec![]), cell("3-NODE", "", vec![child("lemon"), child("orange"), child("grape")])],
+            cells: vec![
+                cell("NODE", "apple", vec![]),
+                cell("3-NODE", "", vec![child("lemon"), child("orange"), child("grape")]),
+            ],
         }
     }
 

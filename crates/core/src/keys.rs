@@ -204,6 +204,17 @@ pub const SCHEDULER_ALIASES: [&str; 3] = ["kubeshare-scheduler", "4pd-scheduler"
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 /// On a node: KubeShare's opt-in, with the value `true`.
 pub const KUBESHARE_NODE: &str = "SharedGPU";
+
 // --- what a platform team writes ---
 /// On a node: the pool it belongs to, unless the policy names another label.
 pub const POOL: &str = "divvy.dev/pool";
+
+// --- Kubernetes' own ---
+pub const TAINT_UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// Labels by which volumes and nodes are of one zone or region.
+pub const ZONES: [&str; 4] = [
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+];

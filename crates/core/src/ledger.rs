@@ -267,7 +267,12 @@ mod tests {
 
     #[test]
     fn sidecars_are_charged_beside_what_follows_them() {
-        let slices = [(Role::Sidecar, part(100, 50)), (Role::Init, part(700, 10)), (Role::Main, part(300, 200)), (Role::Main, part(200, 0))];
+        let slices = [
+            (Role::Sidecar, part(100, 50)),
+            (Role::Init, part(700, 10)),
+            (Role::Main, part(300, 200)),
+            (Role::Main, part(200, 0)),
+        ];
         let held = charge(slices, false);
         assert_eq!((held.memory, held.share, held.tasks), (Bytes::mib(800), Share(250), 3));
     }

@@ -10,23 +10,39 @@
 #![forbid(unsafe_code)]
 
 pub mod ask;
+pub mod audit;
 pub mod cells;
 pub mod device;
+pub mod fit;
 pub mod grant;
 mod hash;
 pub mod id;
 pub mod keys;
 pub mod kind;
 pub mod labels;
+#[cfg(test)]
+mod laws;
 pub mod ledger;
 pub mod mig;
 pub mod node;
+pub mod place;
 pub mod plan;
 pub mod pod;
 pub mod policy;
 pub mod reason;
 pub mod resources;
+pub mod rules;
+pub mod schedule;
 pub mod snapshot;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod time;
+pub mod topology;
 pub mod units;
 pub mod volume;
+
+pub use audit::{Violation, audit};
+pub use plan::Plan;
+pub use policy::Policy;
+pub use schedule::{Engine, schedule};
+pub use snapshot::Snapshot;

@@ -378,7 +378,9 @@ impl fmt::Display for Reason {
             }
             Reason::GangDisagrees { gang, text } => write!(f, "members of gang {gang} disagree: {text}"),
             Reason::NoNode(folded) => folded.fmt(f),
-            Reason::MakingRoom { node, leaving } => write!(f, "room is being made on {node}: {leaving} pods are leaving"),
+            Reason::MakingRoom { node, leaving } => {
+                write!(f, "room is being made on {node}: {leaving} pods are leaving")
+            }
             Reason::BehindOthers => f.write_str("it fits, but pods that go first need the room"),
         }
     }

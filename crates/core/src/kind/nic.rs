@@ -32,7 +32,8 @@ impl DeviceScheduler for Nic {
 
     /// The closer to the container's GPUs the better, then the less used.
     fn score(&self, device: &Device, book: &Book, beside: &[&Device]) -> i64 {
-        let closeness = beside.iter().map(|gpu| device.links.get(&gpu.id).copied().unwrap_or_default() as i64).sum::<i64>();
+        let closeness =
+            beside.iter().map(|gpu| device.links.get(&gpu.id).copied().unwrap_or_default() as i64).sum::<i64>();
         closeness * 1_000_000 - i64::from(book.tasks)
     }
 

@@ -184,7 +184,9 @@ impl Hami {
                     .collect::<Result<_, _>>()?;
             }
             "weights" => self.weights = Weights::read(value)?,
-            other => return Err(PolicyMistake(format!("policy `hami` has no setting `{other}`; it has node, gpu, weights"))),
+            other => {
+                return Err(PolicyMistake(format!("policy `hami` has no setting `{other}`; it has node, gpu, weights")));
+            }
         }
         Ok(())
     }
@@ -193,7 +195,8 @@ impl Hami {
 impl Weights {
     /// Reads `slot=1,core=1,memory=3`: all three, whole numbers, not all of them zero.
     pub fn read(text: &str) -> Result<Weights, PolicyMistake> {
-        let wrong = || PolicyMistake(format!("weights `{text}` must read like slot=1,core=1,memory=3, not all of them 0"));
+        let wrong =
+            || PolicyMistake(format!("weights `{text}` must read like slot=1,core=1,memory=3, not all of them 0"));
         let mut found = [None; 3];
         for part in text.split(',') {
             let (name, value) = part.split_once('=').ok_or_else(wrong)?;
@@ -268,7 +271,8 @@ mod tests {
             let placement: Placement = serde_json::from_str(&json).unwrap();
             assert_eq!(serde_json::to_string(&placement).unwrap(), json);
         }
-        let text = r#"{"name":"hami","settings":{"gpu":"numa,binpack","node":"spread","weights":"slot=1,core=0,memory=3"}}"#;
+        let text =
+            r#"{"name":"hami","settings":{"gpu":"numa,binpack","node":"spread","weights":"slot=1,core=0,memory=3"}}"#;
         let placement: Placement = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&placement).unwrap(), text);
     }
@@ -276,7 +280,14 @@ mod tests {
     #[test]
     fn weights_need_all_three_and_one_above_zero() {
         assert_eq!(Weights::read("slot=1, core=2,memory=3"), Ok(Weights { slot: 1, core: 2, memory: 3 }));
-        for text in ["", "slot=1", "slot=0,core=0,memory=0", "slot=1,core=1,memory=-1", "slot=1,slot=1,core=1,memory=1", "a=1,core=1,memory=1"] {
+        for text in [
+            "",
+            "slot=1",
+            "slot=0,core=0,memory=0",
+            "slot=1,core=1,memory=-1",
+            "slot=1,slot=1,core=1,memory=1",
+            "a=1,core=1,memory=1",
+        ] {
             assert!(Weights::read(text).is_err(), "{text}");
         }
     }

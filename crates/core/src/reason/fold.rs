@@ -47,7 +47,11 @@ impl Fold {
             .into_iter()
             .map(|(text, entry)| {
                 let text = text.replace("{have}", word(entry.nodes));
-                let text = if entry.detail.is_empty() { text } else { format!("{text} ({}: {})", entry.example, entry.detail) };
+                let text = if entry.detail.is_empty() {
+                    text
+                } else {
+                    format!("{text} ({}: {})", entry.example, entry.detail)
+                };
                 Group { nodes: entry.nodes, text, example: entry.example }
             })
             .collect();
@@ -89,7 +93,9 @@ fn detail(reason: &NodeReason) -> String {
             format!("wants {}, {} free", Bytes(s.want), Bytes(s.free))
         }
         NodeReason::Short(s) => format!("wants {}, {} free", s.want, s.free),
-        NodeReason::Devices(shortfall) => best(shortfall).map_or_else(String::new, |(id, obstacle)| format!("{id} {obstacle}")),
+        NodeReason::Devices(shortfall) => {
+            best(shortfall).map_or_else(String::new, |(id, obstacle)| format!("{id} {obstacle}"))
+        }
         _ => String::new(),
     }
 }

@@ -69,7 +69,10 @@ impl Snapshot {
 
     /// Keeps everything since the checkpoint (within an outer transaction: until that one ends).
     pub fn commit(&mut self, checkpoint: Checkpoint) {
-        debug_assert!(checkpoint.length <= self.journal.steps.len(), "checkpoints end in the order in which they began, last first");
+        debug_assert!(
+            checkpoint.length <= self.journal.steps.len(),
+            "checkpoints end in the order in which they began, last first"
+        );
         self.close();
     }
 
@@ -81,8 +84,17 @@ impl Snapshot {
     }
 
     /// Binds a waiting pod, if its grant over-commits nothing.
-    pub fn place(&mut self, uid: &PodUid, node: &NodeName, grant: Option<Arc<Grant>>, now: Time) -> Result<(), Refusal> {
-        let pod = self.find_pod(uid).filter(|ix| self.waiting.contains(ix)).ok_or_else(|| Refusal::NotWaiting(uid.clone()))?;
+    pub fn place(
+        &mut self,
+        uid: &PodUid,
+        node: &NodeName,
+        grant: Option<Arc<Grant>>,
+        now: Time,
+    ) -> Result<(), Refusal> {
+        let pod = self
+            .find_pod(uid)
+            .filter(|ix| self.waiting.contains(ix))
+            .ok_or_else(|| Refusal::NotWaiting(uid.clone()))?;
         let ix = self.find_node(node).ok_or_else(|| Refusal::NoNode(node.clone()))?;
         if let (Some(grant), Some(state)) = (&grant, self.node_at(ix)) {
             let inventory = &state.node.inventory;

@@ -1,0 +1,311 @@
+//! Trying a pod on one node: which devices fit each of its requests, and what it would hold.
+
+use crate::ask::{ContainerAsk, DeviceAsk, GpuAsk, Role, Topology};
+use crate::device::{Device, DeviceKind, Health};
+use crate::grant::{ContainerGrant, Grant, Slice};
+use crate::id::DeviceId;
+use crate::kind::{Kinds, Want};
+use crate::ledger::{Book, Charge, charge, charge_of};
+use crate::reason::{DeviceShortfall, NodeReason, Obstacle};
+use crate::snapshot::NodeState;
+use crate::time::Time;
+use crate::topology;
+
+/// A pod being tried on a node: what it asks for, and what it was given so far.
+#[derive(Debug)]
+pub struct Trial<'a> {
+    /// The node.
+    pub node: &'a NodeState,
+    /// The request.
+    pub ask: &'a GpuAsk,
+    kinds: Kinds,
+    terms: Terms<'a>,
+    given: Vec<Given>,
+}
+
+/// What a trial must keep to besides the ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Terms<'a> {
+    /// Most containers that may share a device.
+    pub max_tasks: Option<u32>,
+    /// A container that books no time is refused where all time is booked (vGPU's and HAMi's rule).
+    pub time_for_all: bool,
+    /// Devices of this node that are kept for others.
+    pub kept: &'a [(usize, crate::id::PodKey)],
+}
+
+/// One slice given in a trial.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// The container's place in the ask.
+    pub container: usize,
+    /// When it runs.
+    pub role: Role,
+    /// The device's place in the inventory.
+    pub device: usize,
+    /// What it gets.
+    pub slice: Slice,
+}
+
+/// How a policy chooses among the devices that fit.
+pub trait Choose {
+    /// Chooses `want.count` of `fits` for a container; absent where no choice does.
+    fn choose(
+        &self,
+        trial: &Trial<'_>,
+        container: &ContainerAsk,
+        want: &DeviceAsk,
+        fits: &[usize],
+    ) -> Option<Vec<usize>>;
+}
+
+impl<'a> Trial<'a> {
+    /// A pod that was given nothing yet.
+    pub fn new(node: &'a NodeState, ask: &'a GpuAsk, kinds: Kinds, terms: Terms<'a>) -> Trial<'a> {
+        Trial { node, ask, kinds, terms, given: Vec::new() }
+    }
+
+    /// The devices of the node.
+    pub fn devices(&self) -> &'a [Device] {
+        &self.node.node().inventory.devices
+    }
+
+    /// The book of a device as others left it.
+    pub fn book(&self, device: usize) -> &'a Book {
+        &self.node.books()[device]
+    }
+
+    /// What was given so far.
+    pub fn given(&self) -> &[Given] {
+        &self.given
+    }
+
+    /// The book of a device with what the pod was given so far.
+    pub fn book_with(&self, device: usize) -> Book {
+        let mut book = *self.book(device);
+        let held = self.held(device, None);
+        if held.tasks > 0 {
+            book.take(&held);
+        }
+        book
+    }
+
+    /// What the pod holds of a device, with one more slice for a container perhaps.
+    fn held(&self, device: usize, more: Option<(usize, Role, Charge)>) -> Charge {
+        let own = |g: &Given| (g.container, g.role, charge_of(&g.slice, self.devices().get(device)));
+        let mut slices: Vec<(usize, Role, Charge)> =
+            self.given.iter().filter(|g| g.device == device).map(own).collect();
+        slices.extend(more);
+        // The fold goes by the pod's order, the trial gives to main containers first.
+        slices.sort_by_key(|(container, ..)| *container);
+        charge(slices.into_iter().map(|(_, role, charge)| (role, charge)), false)
+    }
+
+    /// Gives every container what it asks for, or says why not. Main containers and sidecars first; init containers then fit
+    /// themselves into what those will hold, as far as that goes.
+    pub fn run(&mut self, policy: &dyn Choose) -> Result<(), NodeReason> {
+        let order =
+            |init: bool| self.ask.containers.iter().enumerate().filter(move |(_, c)| (c.role == Role::Init) == init);
+        for (index, container) in order(false).chain(order(true)) {
+            for want in &container.wants {
+                self.give(policy, index, container, want)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn give(
+        &mut self,
+        policy: &dyn Choose,
+        index: usize,
+        container: &ContainerAsk,
+        want: &DeviceAsk,
+    ) -> Result<(), NodeReason> {
+        let mut fits = Vec::new();
+        let mut obstacles = Vec::new();
+        for (device, info) in self.devices().iter().enumerate().filter(|(_, d)| d.kind == want.kind) {
+            match self.fits(index, container, want, device) {
+                Ok(_) => fits.push(device),
+                Err(obstacle) => obstacles.push((info.id.clone(), obstacle)),
+            }
+        }
+        let chosen = match self.choose_many_on_one(index, container, want, &fits) {
+            Some(chosen) => Some(chosen),
+            None if fits.len() < want.count as usize => None,
+            None => self.choose(policy, container, want, &fits),
+        };
+        let Some(chosen) = chosen else {
+            if fits.len() >= want.count as usize {
+                obstacles = self.misplaced(&fits);
+            }
+            return Err(NodeReason::Devices(DeviceShortfall {
+                container: container.name.as_str().into(),
+                kind: want.kind,
+                want: want.count,
+                fitting: fits.len() as u32,
+                obstacles,
+            }));
+        };
+        for device in chosen {
+            // Chosen from those that fit; partitions of one card are cut one after another.
+            if let Ok(slice) = self.fits(index, container, want, device) {
+                self.given.push(Given { container: index, role: container.role, device, slice });
+            }
+        }
+        Ok(())
+    }
+
+    fn choose(
+        &self,
+        policy: &dyn Choose,
+        container: &ContainerAsk,
+        want: &DeviceAsk,
+        fits: &[usize],
+    ) -> Option<Vec<usize>> {
+        if matches!(want.kind, DeviceKind::Gpu | DeviceKind::Mlu) {
+            return policy.choose(self, container, want, fits);
+        }
+        // Kinds about which policies have no opinion say themselves what suits beside the container's other devices.
+        let kind = self.kinds.of(want.kind)?;
+        let own = self.ask.containers.iter().position(|c| c.name == container.name);
+        let beside: Vec<&Device> =
+            self.given.iter().filter(|g| Some(g.container) == own).map(|g| &self.devices()[g.device]).collect();
+        let mut order: Vec<usize> = fits.to_vec();
+        if let Some(least) =
+            kind.wants_neighbour().filter(|_| !beside.is_empty() && self.ask.topology != Topology::Best)
+        {
+            order.retain(|d| {
+                beside.iter().any(|b| self.devices()[*d].links.get(&b.id).copied().unwrap_or_default() >= least)
+            });
+        }
+        order.sort_by_key(|d| std::cmp::Reverse(kind.score(&self.devices()[*d], self.book(*d), &beside)));
+        (order.len() >= want.count as usize).then(|| order[..want.count as usize].to_vec())
+    }
+
+    /// Several hardware partitions of one container may lie on one card, where too few cards are left for one each.
+    fn choose_many_on_one(
+        &self,
+        index: usize,
+        container: &ContainerAsk,
+        want: &DeviceAsk,
+        fits: &[usize],
+    ) -> Option<Vec<usize>> {
+        if fits.len() >= want.count as usize || want.kind != DeviceKind::Gpu {
+            return None;
+        }
+        let cut = |d: &usize| self.devices()[*d].isolation.first() == Some(&crate::device::Isolation::Mig);
+        if !fits.iter().all(cut) || fits.is_empty() {
+            return None;
+        }
+        let mut trial = Trial { given: self.given.clone(), ..*self };
+        let mut chosen = Vec::new();
+        for device in fits.iter().copied() {
+            while chosen.len() < want.count as usize
+                && let Ok(slice) = trial.fits(index, container, want, device)
+            {
+                trial.given.push(Given { container: index, role: container.role, device, slice });
+                chosen.push(device);
+            }
+        }
+        (chosen.len() == want.count as usize).then_some(chosen)
+    }
+
+    /// Does a device fit a request, and with which slice?
+    pub fn fits(
+        &self,
+        index: usize,
+        container: &ContainerAsk,
+        want: &DeviceAsk,
+        device: usize,
+    ) -> Result<Slice, Obstacle> {
+        let (info, book) = (&self.devices()[device], self.book(device));
+        suitable(self.ask, info)?;
+        if let Some((_, holder)) = self.terms.kept.iter().find(|(d, _)| *d == device) {
+            return Err(Obstacle::Reserved { holder: holder.clone() });
+        }
+        if self.ask.topology == Topology::SameDevice
+            && let Some(first) = self.given.first()
+            && first.device != device
+        {
+            return Err(Obstacle::Place { want: Topology::SameDevice });
+        }
+        let kind = self.kinds.of(want.kind).ok_or(Obstacle::Unknown)?;
+        let own = self.held(device, None);
+        let wanted = Want { ask: want, isolation: &self.ask.isolation };
+        let slice = kind.slice(info, &self.node.node().inventory, &wanted, book.slots | own.slots)?;
+        // A container sees a device once: a second request of it wants another device, unless the device is cut up.
+        let again = self.given.iter().any(|g| g.container == index && g.device == device);
+        if again && slice.partition.is_none() {
+            return Err(Obstacle::InUse { tasks: 1 });
+        }
+        let held = self.held(device, Some((index, container.role, charge_of(&slice, Some(info)))));
+        if held.exclusive && held.tasks > 1 {
+            return Err(Obstacle::InUse { tasks: held.tasks });
+        }
+        kind.room(book, &held)?;
+        if let Some(most) = self.terms.max_tasks
+            && book.tasks + held.tasks > most
+        {
+            return Err(Obstacle::Tasks { most });
+        }
+        if self.terms.time_for_all && want.share.0 == 0 && slice.partition.is_none() && book.free_share().0 == 0 {
+            return Err(Obstacle::Share { want: want.share, free: book.free_share() });
+        }
+        Ok(slice)
+    }
+
+    /// Enough devices fit one by one, but not together.
+    fn misplaced(&self, fits: &[usize]) -> Vec<(DeviceId, Obstacle)> {
+        let obstacle = Obstacle::Place { want: self.ask.topology };
+        fits.iter().map(|d| (self.devices()[*d].id.clone(), obstacle.clone())).collect()
+    }
+
+    /// The grant for what was given.
+    pub fn grant(&self, policy: &str, now: Time) -> Grant {
+        let slices =
+            |index: usize| self.given.iter().filter(|g| g.container == index).map(|g| g.slice.clone()).collect();
+        let containers = self.ask.containers.iter().enumerate();
+        let container = |(index, c): (usize, &ContainerAsk)| ContainerGrant {
+            name: c.name.clone(),
+            role: c.role,
+            slices: slices(index),
+        };
+        Grant {
+            v: Grant::VERSION,
+            at: now.0,
+            policy: policy.into(),
+            containers: containers.map(container).collect(),
+            claim: self.ask.claim.clone(),
+        }
+    }
+}
+
+/// Is it a device the pod would take at all, full or not?
+pub fn suitable(ask: &GpuAsk, device: &Device) -> Result<(), Obstacle> {
+    if let Health::Unhealthy { reason } = &device.health {
+        return Err(Obstacle::Unhealthy { because: reason.clone() });
+    }
+    if device.cordoned {
+        return Err(Obstacle::Cordoned);
+    }
+    let named = ask.devices.only.is_empty() || ask.devices.only.contains(&device.id);
+    if !named || ask.devices.avoid.contains(&device.id) {
+        return Err(Obstacle::NotNamed);
+    }
+    let model = device.model.as_str();
+    let wanted = ask.models.only.is_empty() || ask.models.only.iter().any(|m| m.accepts(model));
+    if device.kind != DeviceKind::Nic && (!wanted || ask.models.avoid.iter().any(|m| m.accepts(model))) {
+        return Err(Obstacle::Model);
+    }
+    Ok(())
+}
+
+/// The first of the pod's models that the device is: its place in the order of preference.
+pub fn preference(ask: &GpuAsk, device: &Device) -> usize {
+    ask.models.only.iter().position(|m| m.accepts(device.model.as_str())).unwrap_or(ask.models.only.len())
+}
+
+/// The best `want.count` of devices given best first, as the pod's topology demands.
+pub fn take_best(trial: &Trial<'_>, want: &DeviceAsk, ordered: &[usize]) -> Option<Vec<usize>> {
+    topology::best_set(trial.node, ordered, want.count as usize, trial.ask.topology)
+}

@@ -1,0 +1,174 @@
+//! What must hold of every cluster, whatever the pods and the policy: tried on random ones.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use crate::ask::{Class, Gang, GpuAsk, MemoryAsk};
+use crate::device::Device;
+use crate::node::Node;
+use crate::pod::{Pod, PodSpec};
+use crate::policy::{Placement, Policy};
+use crate::resources::Resources;
+use crate::testing::{ask, share};
+use crate::time::Time;
+use crate::units::{Bytes, Share};
+use crate::{Engine, Plan, Snapshot, audit, schedule};
+
+const NOW: Time = Time::seconds(10_000);
+
+fn nodes() -> impl Strategy<Value = Vec<Node>> {
+    let node = (0u32..5, 8u64..40, 4u64..64, prop::sample::select(vec!["A100", "T4"]));
+    prop::collection::vec(node, 1..5).prop_map(|nodes| {
+        let build = |(i, (gpus, gib, cpus, model)): (usize, (u32, u64, u64, &str))| {
+            let mut node = Node::new(format!("n{i}"), Resources::of(cpus * 1000, Bytes::gib(cpus * 4)));
+            node.max_pods = 6;
+            for d in 0..gpus {
+                let mut device = Device::gpu(format!("n{i}-{d}"), d, model, Bytes::gib(gib));
+                device.max_tasks = (d % 2 == 0).then_some(3);
+                node.inventory.devices.push(device);
+            }
+            node
+        };
+        nodes.into_iter().enumerate().map(build).collect()
+    })
+}
+
+fn asks() -> impl Strategy<Value = Option<GpuAsk>> {
+    let memory = prop_oneof![
+        Just(MemoryAsk::Nothing),
+        (1u64..20).prop_map(|g| MemoryAsk::Bytes(Bytes::gib(g))),
+        (1u32..=1000).prop_map(|p| MemoryAsk::Part(Share(p))),
+    ];
+    let want =
+        (1u32..4, memory, 0u32..=1000, any::<bool>(), prop::option::of(prop::sample::select(vec!["A100", "T4"])));
+    prop::option::weighted(
+        0.9,
+        want.prop_map(|(count, memory, time, alone, model)| {
+            let mut want = share(Share(time));
+            (want.count, want.memory, want.exclusive) = (count, memory, alone);
+            let mut ask = ask(want);
+            ask.models.only = model.into_iter().map(|m| crate::ask::ModelPattern::Part(m.into())).collect();
+            ask
+        }),
+    )
+}
+
+fn pods() -> impl Strategy<Value = Vec<Pod>> {
+    let pod = (asks(), 0u64..8, 0i32..3, any::<bool>(), prop::option::weighted(0.3, 0u32..2), 0u64..100);
+    prop::collection::vec(pod, 0..14).prop_map(|pods| {
+        let build = |(i, (ask, cpus, priority, lesser, gang, created)): (usize, _)| {
+            let mut pod = Pod::new(if i % 3 == 0 { "x" } else { "y" }, &format!("p{i:02}"));
+            let ask: Option<GpuAsk> = ask;
+            let gang: Option<u32> = gang;
+            pod.spec = Arc::new(PodSpec {
+                requests: Resources::of(cpus * 1000, Bytes::gib(cpus)),
+                priority,
+                ..PodSpec::default()
+            });
+            pod.created = Time::seconds(created);
+            pod.ask = ask.map(|mut ask| {
+                ask.class = Some(if lesser { Class::Opportunistic } else { Class::Guarantee });
+                ask.gang = gang.map(|g| Gang { name: format!("g{g}").into(), size: 3, min: 2 });
+                Arc::new(ask)
+            });
+            pod
+        };
+        pods.into_iter().enumerate().map(build).collect()
+    })
+}
+
+fn snapshots() -> impl Strategy<Value = Snapshot> {
+    (nodes(), pods()).prop_map(|(nodes, pods)| {
+        let mut snapshot = Snapshot::new();
+        nodes.into_iter().for_each(|node| snapshot.put_node(node));
+        pods.into_iter().for_each(|pod| snapshot.put_pod(pod));
+        snapshot
+    })
+}
+
+fn policies() -> impl Strategy<Value = Policy> {
+    prop::sample::select(Placement::NAMES.to_vec()).prop_map(|name| Policy::only(Placement::named(name).unwrap()))
+}
+
+fn apply(snapshot: &mut Snapshot, plan: &Plan) {
+    for bind in &plan.binds {
+        snapshot.place(&bind.pod, &bind.node, bind.grant.clone().map(Arc::new), NOW).unwrap();
+    }
+}
+
+fn over_committed(snapshot: &Snapshot) -> bool {
+    snapshot.nodes().any(|(_, state)| {
+        let total = &state.node().allocatable;
+        state.books().iter().any(|book| book.overcommit().is_some())
+            || state.used().cpu > total.cpu
+            || state.used().memory > total.memory
+            || state.pods().len() > state.node().max_pods as usize
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_ever_over_committed(mut snapshot in snapshots(), policy in policies()) {
+        let plan = schedule(&snapshot, &policy, NOW);
+        prop_assert_eq!(audit(&snapshot, &plan), vec![]);
+        apply(&mut snapshot, &plan);
+        prop_assert!(!over_committed(&snapshot));
+    }
+
+    #[test]
+    fn planning_leaves_the_snapshot_as_it_was(mut snapshot in snapshots(), policy in policies()) {
+        let before = snapshot.clone();
+        Engine::default().schedule(&mut snapshot, &policy, NOW);
+        prop_assert!(snapshot == before);
+    }
+
+    #[test]
+    fn planning_again_after_applying_changes_nothing(mut snapshot in snapshots(), policy in policies()) {
+        let plan = schedule(&snapshot, &policy, NOW);
+        apply(&mut snapshot, &plan);
+        let again = schedule(&snapshot, &policy, NOW);
+        prop_assert_eq!(again.binds, vec![]);
+    }
+
+    #[test]
+    fn the_same_snapshot_gives_the_same_plan(snapshot in snapshots(), policy in policies()) {
+        let plan = schedule(&snapshot, &policy, NOW);
+        prop_assert_eq!(&plan, &schedule(&snapshot, &policy, NOW));
+        let text = serde_json::to_string(&snapshot.record()).unwrap();
+        let restored = serde_json::from_str::<crate::snapshot::Record>(&text).unwrap().restore();
+        prop_assert_eq!(plan, schedule(&restored, &policy, NOW));
+    }
+
+    #[test]
+    fn rollback_is_identity(mut snapshot in snapshots(), policy in policies(), evicted in prop::collection::vec(0usize..14, 0..6)) {
+        let plan = schedule(&snapshot, &policy, NOW);
+        let half = plan.binds.len() / 2;
+        apply(&mut snapshot, &Plan { binds: plan.binds[..half].to_vec(), ..Plan::default() });
+        let before = snapshot.clone();
+        let outer = snapshot.checkpoint();
+        for i in &evicted {
+            if let Some(bind) = plan.binds[..half].get(*i) {
+                snapshot.evict(&bind.pod);
+            }
+        }
+        let inner = snapshot.checkpoint();
+        apply(&mut snapshot, &Plan { binds: plan.binds[half..].to_vec(), ..Plan::default() });
+        snapshot.commit(inner);
+        snapshot.rollback(outer);
+        prop_assert!(snapshot == before);
+    }
+
+    #[test]
+    fn taking_and_returning_everything_leaves_idle_devices(mut snapshot in snapshots(), policy in policies()) {
+        let plan = schedule(&snapshot, &policy, NOW);
+        apply(&mut snapshot, &plan);
+        for bind in &plan.binds {
+            snapshot.remove_pod(&bind.pod);
+        }
+        let idle = snapshot.nodes().all(|(_, s)| s.books().iter().all(|b| b.is_idle() && b.free_share() == b.share && b.slots == 0));
+        prop_assert!(idle && snapshot.held().is_empty());
+    }
+}

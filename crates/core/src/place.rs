@@ -1,0 +1,220 @@
+//! Placing one pod: which node, and which of its devices. One file per policy; what they have in common is here.
+
+mod classic;
+mod gpu_manager;
+mod gpushare;
+mod hami;
+mod kubegpu;
+mod kubeshare;
+mod ordinary;
+mod vgpu;
+
+use crate::fit::{Choose, Terms, Trial};
+use crate::grant::Grant;
+use crate::id::PodKey;
+use crate::ledger::Book;
+use crate::pod::Pod;
+use crate::policy::{Placement, Policy, PolicyMistake};
+use crate::reason::{Fold, Folded, NodeReason};
+use crate::rules::Rules;
+use crate::snapshot::{NodeIx, NodeState, PodIx, Snapshot};
+use crate::time::Time;
+use crate::volume::VolumeStep;
+
+/// A policy, ready to place one pod.
+pub(crate) trait Placer: Choose {
+    /// How good the node is with what the pod was given there: more is better.
+    fn score(&self, trial: &Trial<'_>) -> f64;
+
+    /// Makes scores of several nodes comparable, where the policy does so before it compares.
+    fn settle(&self, _scores: &mut [f64]) {}
+
+    /// A container that books no time is refused where all time is booked.
+    fn time_for_all(&self) -> bool {
+        false
+    }
+}
+
+/// A pod's place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spot {
+    /// The node.
+    pub node: NodeIx,
+    /// What it is granted there; absent for an ordinary pod.
+    pub grant: Option<Grant>,
+    /// What must be done about its claims.
+    pub volumes: Vec<VolumeStep>,
+}
+
+/// Devices and nodes that are kept for pods that have waited long.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    pub(crate) nodes: std::collections::BTreeMap<NodeIx, KeptNode>,
+}
+
+/// What is kept of one node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptNode {
+    /// For whom the node as a whole is kept.
+    pub(crate) whole: Option<PodKey>,
+    /// Devices, and for whom.
+    pub(crate) devices: Vec<(usize, PodKey)>,
+}
+
+/// What a node says to a pod.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// How good it is: more is better. Only comparable within one policy.
+    pub score: f64,
+    /// What the pod would be granted.
+    pub grant: Option<Grant>,
+}
+
+/// One pod, ready to be tried on nodes.
+pub(crate) struct Attempt<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) policy: &'a Policy,
+    pub(crate) pod: &'a Pod,
+    pub(crate) rules: Rules<'a>,
+    /// The pod's own or its dialect's policy; absent leaves it to the node's pool.
+    placement: Option<Placement>,
+    pub(crate) kept: &'a Kept,
+    now: Time,
+}
+
+/// The nodes that place by one policy, and what they said.
+struct Line<'a> {
+    placement: &'a Placement,
+    placer: Box<dyn Placer + 'a>,
+    answers: Vec<(NodeIx, Answer)>,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(
+        snapshot: &'a Snapshot,
+        policy: &'a Policy,
+        ix: PodIx,
+        pod: &'a Pod,
+        kept: &'a Kept,
+        now: Time,
+    ) -> Result<Attempt<'a>, PolicyMistake> {
+        let placement = policy.placement_of(pod)?;
+        Ok(Attempt { snapshot, policy, pod, rules: Rules::of(snapshot, ix, pod), placement, kept, now })
+    }
+
+    /// The policy by which this pod is placed on this node.
+    pub(crate) fn placement(&self, state: &NodeState) -> &Placement {
+        let pool = || state.node().labels.get(&self.policy.pool_label).map(|pool| &**pool);
+        self.placement.as_ref().unwrap_or_else(|| self.policy.placement_in(pool()))
+    }
+
+    /// Tries the pod on one node.
+    pub(crate) fn ask(&self, ix: NodeIx, state: &NodeState) -> Result<Answer, NodeReason> {
+        let placer = placer(self.placement(state), self);
+        self.ask_with(&*placer, self.placement(state).name(), ix, state)
+    }
+
+    fn ask_with(&self, placer: &dyn Placer, name: &str, ix: NodeIx, state: &NodeState) -> Result<Answer, NodeReason> {
+        self.rules.check(state)?;
+        let kept = self.kept.nodes.get(&ix);
+        if let Some(holder) = kept.and_then(|k| k.whole.as_ref()) {
+            return Err(NodeReason::Reserved { holder: holder.clone() });
+        }
+        let wishes = self.rules.wishes(state) as f64;
+        let Some(ask) = &self.pod.ask else {
+            return Ok(Answer { score: ordinary::score(self.pod, state) + wishes, grant: None });
+        };
+        let terms = Terms {
+            max_tasks: self.policy.max_tasks,
+            time_for_all: placer.time_for_all(),
+            kept: kept.map_or(&[], |k| &k.devices),
+        };
+        let mut trial = Trial::new(state, ask, self.snapshot.kinds(), terms);
+        trial.run(placer)?;
+        Ok(Answer { score: placer.score(&trial) + wishes, grant: Some(trial.grant(name, self.now)) })
+    }
+
+    /// The best node, by asking all of them; or what they said.
+    pub(crate) fn best(&self) -> Result<Spot, Folded> {
+        let mut fold = Fold::default();
+        // One list per policy: their scores mean nothing to each other.
+        let mut lists: Vec<Line<'_>> = Vec::new();
+        for (ix, state) in self.snapshot.nodes() {
+            let placement = self.placement(state);
+            let at = match lists.iter().position(|line| line.placement == placement) {
+                Some(at) => at,
+                None => {
+                    lists.push(Line { placement, placer: placer(placement, self), answers: Vec::new() });
+                    lists.len() - 1
+                }
+            };
+            let line = &mut lists[at];
+            match self.ask_with(&*line.placer, placement.name(), ix, state) {
+                Ok(answer) => line.answers.push((ix, answer)),
+                Err(reason) => fold.add(&state.node().name, &reason),
+            }
+        }
+        // Each policy names its best; the cluster's own policy chooses between those.
+        let named: Vec<(NodeIx, Answer)> =
+            lists.into_iter().filter_map(|line| pick(&*line.placer, line.answers)).collect();
+        let chosen = if named.len() > 1 { self.between(named) } else { named.into_iter().next() };
+        let Some((ix, answer)) = chosen else { return Err(fold.finish()) };
+        let volumes = self.snapshot.node_at(ix).map_or_else(Vec::new, |state| self.rules.volume_steps(state));
+        Ok(Spot { node: ix, grant: answer.grant, volumes })
+    }
+
+    fn between(&self, named: Vec<(NodeIx, Answer)>) -> Option<(NodeIx, Answer)> {
+        let referee = placer(&self.policy.placement, self);
+        let rated = |(ix, answer): (NodeIx, Answer)| {
+            let state = self.snapshot.node_at(ix)?;
+            let rating =
+                self.ask_with(&*referee, self.policy.placement.name(), ix, state).map_or(f64::MIN, |a| a.score);
+            Some((rating, ix, answer))
+        };
+        let mut rated: Vec<(f64, NodeIx, Answer)> = named.into_iter().filter_map(rated).collect();
+        rated.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        rated.into_iter().next().map(|(_, ix, answer)| (ix, answer))
+    }
+}
+
+/// The best answer by this policy; the first of equally good ones.
+fn pick(placer: &dyn Placer, mut answers: Vec<(NodeIx, Answer)>) -> Option<(NodeIx, Answer)> {
+    let mut scores: Vec<f64> = answers.iter().map(|(_, answer)| answer.score).collect();
+    placer.settle(&mut scores);
+    let mut best: Option<usize> = None;
+    for (i, score) in scores.iter().enumerate() {
+        if best.is_none_or(|b| *score > scores[b]) {
+            best = Some(i);
+        }
+    }
+    best.map(|i| answers.swap_remove(i))
+}
+
+/// The policy of this name, for this pod.
+pub(crate) fn placer<'a>(placement: &Placement, attempt: &Attempt<'a>) -> Box<dyn Placer + 'a> {
+    match placement {
+        Placement::Frag | Placement::Binpack => Box::new(classic::Classic::Pack),
+        Placement::Spread => Box::new(classic::Classic::Spread),
+        Placement::Kubeshare => Box::new(kubeshare::Kubeshare::of(attempt.snapshot, attempt.policy, attempt.pod)),
+        Placement::Kubegpu => Box::new(kubegpu::Kubegpu),
+        Placement::Gpushare => Box::new(gpushare::Gpushare::of(attempt.pod)),
+        Placement::GpuManager => Box::new(gpu_manager::GpuManager),
+        Placement::Vgpu => Box::new(vgpu::Vgpu),
+        Placement::Hami(settings) => Box::new(hami::HamiPlacer::of(settings)),
+    }
+}
+
+/// How much of a device is left, in thousandths: of whichever of time and memory there is less. None of one held alone.
+pub(crate) fn left(book: &Book) -> u32 {
+    if book.exclusive > 0 {
+        return 0;
+    }
+    let share = thousandths(u64::from(book.free_share().0), u64::from(book.share.0));
+    let memory = thousandths(book.free_memory().0, book.memory.0);
+    if book.memory.0 == 0 { share } else { share.min(memory) }
+}
+
+/// `part` of `whole` in thousandths, rounded down.
+pub(crate) fn thousandths(part: u64, whole: u64) -> u32 {
+    if whole == 0 { 0 } else { (u128::from(part) * 1000 / u128::from(whole)).min(1000) as u32 }
+}

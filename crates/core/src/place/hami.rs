@@ -1,0 +1,145 @@
+//! HAMi's way: one policy among nodes, a chain of policies among the cards of a node, and weights for what counts as busy.
+
+use crate::ask::{ContainerAsk, DeviceAsk, Topology};
+use crate::device::Link;
+use crate::fit::{Choose, Trial, take_best};
+use crate::ledger::Book;
+use crate::place::{Placer, vgpu::split};
+use crate::policy::{CardPolicy, Hami, NodePolicy, Weights};
+use crate::topology::best_set;
+
+pub(crate) struct HamiPlacer {
+    settings: Hami,
+}
+
+impl HamiPlacer {
+    pub(crate) fn of(settings: &Hami) -> HamiPlacer {
+        HamiPlacer { settings: settings.clone() }
+    }
+
+    fn chain(&self) -> &[CardPolicy] {
+        if self.settings.card.is_empty() { &[CardPolicy::Spread] } else { &self.settings.card }
+    }
+}
+
+/// How busy a card is, ten for each measure that is full.
+fn busy(book: &Book, weights: Weights) -> f64 {
+    let part = |used: f64, whole: f64| if whole > 0.0 { used / whole } else { 0.0 };
+    let slots = part(f64::from(book.tasks), f64::from(split(book)));
+    let cores = part(f64::from(book.used_share.0), f64::from(book.share.0));
+    let memory = part(book.used_memory.0 as f64, book.memory.0 as f64);
+    10.0 * (f64::from(weights.slot) * slots + f64::from(weights.core) * cores + f64::from(weights.memory) * memory)
+}
+
+/// What a connection is worth where all pairs of a set are added up.
+fn pair_score(link: Link) -> u32 {
+    match link {
+        Link::NvLink => 100,
+        Link::SameBoard => 60,
+        Link::SingleSwitch => 50,
+        Link::MultiSwitch => 40,
+        Link::HostBridge => 30,
+        Link::SameCpu => 20,
+        Link::CrossCpu => 10,
+        Link::Unknown => 0,
+    }
+}
+
+impl Choose for HamiPlacer {
+    fn choose(&self, trial: &Trial<'_>, _: &ContainerAsk, want: &DeviceAsk, fits: &[usize]) -> Option<Vec<usize>> {
+        let count = want.count as usize;
+        let mut order = fits.to_vec();
+        // The last of the chain is the least important: sort by it first, the sorts are stable.
+        let numa = |d: &usize| std::cmp::Reverse(trial.devices()[*d].numa.unwrap_or(0));
+        order.sort_by_key(numa);
+        for policy in self.chain().iter().rev() {
+            match policy {
+                CardPolicy::Spread => order.sort_by(|a, b| self.busy(trial, *a).total_cmp(&self.busy(trial, *b))),
+                CardPolicy::Binpack => order.sort_by(|a, b| self.busy(trial, *b).total_cmp(&self.busy(trial, *a))),
+                CardPolicy::Mutex => order.retain(|d| trial.book_with(*d).is_idle()),
+                CardPolicy::Numa | CardPolicy::TopologyAware => {}
+            }
+        }
+        if order.len() < count {
+            return None;
+        }
+        if self.chain().contains(&CardPolicy::TopologyAware) {
+            return Some(connected(trial, &order, count));
+        }
+        if self.chain().contains(&CardPolicy::Numa)
+            && let Some(set) = best_set(trial.node, &order, count, Topology::SameNuma)
+        {
+            return Some(set);
+        }
+        match trial.ask.topology {
+            // HAMi takes the first cards in order; only a demand of the pod itself changes that.
+            Topology::Best => Some(order[..count].to_vec()),
+            _ => take_best(trial, want, &order),
+        }
+    }
+}
+
+impl HamiPlacer {
+    fn busy(&self, trial: &Trial<'_>, device: usize) -> f64 {
+        busy(&trial.book_with(device), self.settings.weights)
+    }
+}
+
+/// The set whose pairs add up to most; a single card is the one that connects worst.
+fn connected(trial: &Trial<'_>, order: &[usize], count: usize) -> Vec<usize> {
+    let pair = |a: usize, b: usize| pair_score(trial.node.link(a, b));
+    let all = 0..trial.devices().len();
+    if count == 1 {
+        let sum = |d: usize| all.clone().filter(|o| *o != d).map(|o| pair(d, o)).sum::<u32>();
+        return order.iter().copied().min_by_key(|d| sum(*d)).into_iter().collect();
+    }
+    let mut best: (Option<u32>, Vec<usize>) = (None, Vec::new());
+    each_set(order, count, &mut Vec::new(), &mut |set| {
+        let sum = set.iter().enumerate().flat_map(|(i, a)| set[i + 1..].iter().map(move |b| pair(*a, *b))).sum();
+        if best.0.is_none_or(|most| sum > most) {
+            best = (Some(sum), set.to_vec());
+        }
+    });
+    best.1
+}
+
+fn each_set(rest: &[usize], count: usize, set: &mut Vec<usize>, found: &mut dyn FnMut(&[usize])) {
+    if set.len() == count {
+        return found(set);
+    }
+    for (i, next) in rest.iter().enumerate() {
+        if set.len() + rest.len() - i < count {
+            return;
+        }
+        set.push(*next);
+        each_set(&rest[i + 1..], count, set, found);
+        set.pop();
+    }
+}
+
+impl Placer for HamiPlacer {
+    /// Of the node as it is before the pod comes.
+    fn score(&self, trial: &Trial<'_>) -> f64 {
+        let mut sums = [0.0; 6];
+        for book in trial.node.books() {
+            let parts = [
+                f64::from(book.tasks),
+                f64::from(split(book)),
+                f64::from(book.used_share.0),
+                f64::from(book.share.0),
+                book.used_memory.0 as f64,
+                book.memory.0 as f64,
+            ];
+            for (sum, part) in sums.iter_mut().zip(parts) {
+                *sum += part;
+            }
+        }
+        let part = |used: f64, whole: f64| if whole > 0.0 { used / whole } else { 0.0 };
+        let busy = 10.0 * (part(sums[0], sums[1]) + part(sums[2], sums[3]) + part(sums[4], sums[5]));
+        if self.settings.node == NodePolicy::Binpack { busy } else { -busy }
+    }
+
+    fn time_for_all(&self) -> bool {
+        true
+    }
+}

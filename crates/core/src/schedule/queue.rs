@@ -1,0 +1,120 @@
+//! Who goes first: class, then PriorityClass, then the dialect's priority, then the namespace that had least for its weight, then age.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::ask::Class;
+use crate::id::{GangKey, Namespace};
+use crate::policy::Policy;
+use crate::schedule::FairShare;
+use crate::snapshot::{PodIx, Snapshot};
+use crate::time::Time;
+
+/// What is placed at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    Pod(PodIx),
+    /// A gang with its waiting members, first come first.
+    Gang(GangKey, Vec<PodIx>),
+}
+
+/// What comes before fairness and age.
+type Rank = Reverse<(Class, i32, i32)>;
+
+struct Entry {
+    unit: Unit,
+    created: Time,
+    name: String,
+    /// Devices it asks for, in thousandths: what its namespace has more once it is placed.
+    weight: u64,
+}
+
+/// All waiting pods and gangs in the order in which they are placed.
+pub(crate) fn order(snapshot: &Snapshot, policy: &Policy, fair: &FairShare) -> Vec<Unit> {
+    let mut ranks: BTreeMap<Rank, BTreeMap<Namespace, Vec<Entry>>> = BTreeMap::new();
+    let mut gangs: BTreeMap<GangKey, Vec<PodIx>> = BTreeMap::new();
+    for (ix, state) in snapshot.waiting() {
+        match state.pod().gang() {
+            Some(gang) => gangs.entry(gang).or_default().push(ix),
+            None => insert(snapshot, policy, &mut ranks, Unit::Pod(ix)),
+        }
+    }
+    for (gang, mut members) in gangs {
+        members.sort_by_key(|ix| snapshot.pod_at(*ix).map(|s| (s.pod().created, s.pod().key.clone())));
+        insert(snapshot, policy, &mut ranks, Unit::Gang(gang, members));
+    }
+    ranks.into_values().flat_map(|namespaces| take_turns(snapshot, policy, fair, namespaces)).collect()
+}
+
+fn insert(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    ranks: &mut BTreeMap<Rank, BTreeMap<Namespace, Vec<Entry>>>,
+    unit: Unit,
+) {
+    let members: &[PodIx] = match &unit {
+        Unit::Pod(ix) => std::slice::from_ref(ix),
+        Unit::Gang(_, members) => members,
+    };
+    let pods = || members.iter().filter_map(|ix| snapshot.pod_at(*ix)).map(|state| state.pod());
+    let rank = |pod: &crate::pod::Pod| {
+        (policy.class_of(pod), pod.spec.priority, pod.ask.as_ref().map_or(0, |ask| ask.priority))
+    };
+    // A gang stands where its least member stands: the others would wait for it anyway.
+    let Some(rank) = pods().map(rank).min() else { return };
+    let Some(first) = pods().min_by_key(|pod| (pod.created, &pod.key)) else { return };
+    let entry = Entry {
+        created: first.created,
+        name: first.key.to_string(),
+        weight: pods().map(weight).sum(),
+        unit: unit.clone(),
+    };
+    ranks.entry(Reverse(rank)).or_default().entry(first.key.namespace.clone()).or_default().push(entry);
+}
+
+/// Devices a pod asks for, in thousandths.
+fn weight(pod: &crate::pod::Pod) -> u64 {
+    let Some(ask) = &pod.ask else { return 0 };
+    let wants = ask.containers.iter().flat_map(|c| &c.wants);
+    wants.map(|want| u64::from(want.count) * u64::from(if want.exclusive { 1000 } else { want.share.0.max(1) })).sum()
+}
+
+/// Within one rank: always the first of the namespace that has had least for its weight.
+fn take_turns(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    fair: &FairShare,
+    namespaces: BTreeMap<Namespace, Vec<Entry>>,
+) -> Vec<Unit> {
+    struct Line {
+        had: f64,
+        worth: f64,
+        entries: VecDeque<Entry>,
+    }
+    let mut lines: Vec<Line> = Vec::new();
+    let mut order = Vec::new();
+    for (namespace, mut entries) in namespaces {
+        entries.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+        let held = snapshot.held().get(&namespace).copied().unwrap_or(0) as f64;
+        let worth = f64::from(policy.queue.weights.get(&namespace).copied().unwrap_or(1).max(1));
+        lines.push(Line { had: fair.average(&namespace) + held, worth, entries: entries.into() });
+    }
+    let ratio = |line: &Line| line.had / line.worth;
+    while !lines.is_empty() {
+        // Few namespaces wait at once; a search is cheaper than keeping a heap. Equal ones go by age, then by name.
+        let next = (0..lines.len()).min_by(|a, b| {
+            let (a, b) = (&lines[*a], &lines[*b]);
+            let age = |line: &Line| line.entries.front().map(|e| (e.created, e.name.clone()));
+            ratio(a).total_cmp(&ratio(b)).then_with(|| age(a).cmp(&age(b)))
+        });
+        let Some(next) = next else { break };
+        if let Some(entry) = lines[next].entries.pop_front() {
+            lines[next].had += entry.weight as f64;
+            order.push(entry.unit);
+        }
+        if lines[next].entries.is_empty() {
+            lines.remove(next);
+        }
+    }
+    order
+}
