@@ -185,7 +185,9 @@ impl Hami {
             }
             "weights" => self.weights = Weights::read(value)?,
             other => {
-                return Err(PolicyMistake(format!("policy `hami` has no setting `{other}`; it has node, gpu, weights")));
+                return Err(PolicyMistake(format!(
+                    "policy `hami` has no setting `{other}`; it has node, gpu, weights"
+                )));
             }
         }
         Ok(())
