@@ -188,3 +188,20 @@ pub fn open(settings: &Settings) -> (Vec<Box<dyn Provider>>, Vec<Trouble>) {
     }
     (open, troubles)
 }
+
+/// `divvy-agent discover`: what is here, for people.
+pub fn print(settings: &Settings) -> anyhow::Result<()> {
+    let (providers, troubles) = open(settings);
+    let mut found = std::collections::BTreeMap::new();
+    for provider in &providers {
+        match provider.discover() {
+            Ok(devices) => drop(found.insert(provider.name().to_owned(), devices)),
+            Err(trouble) => eprintln!("{trouble}"),
+        }
+    }
+    for trouble in troubles {
+        eprintln!("{trouble}");
+    }
+    println!("{}", serde_json::to_string_pretty(&found)?);
+    Ok(())
+}

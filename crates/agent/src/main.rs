@@ -1,3 +1,30 @@
 //! The privileged binary; everything it does is in the library beside it.
 
-fn main() {}
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "divvy-agent", version, about = "Turns a grant into a container that has exactly it")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run on a node: discover devices, answer the kubelet, hold containers to their grants
+    Run(Box<divvy_agent::run::Args>),
+    /// Print the devices of this machine as JSON, and what stands in the way of others
+    Discover(Box<divvy_agent::device::Settings>),
+}
+
+fn main() -> anyhow::Result<()> {
+    divvy_service::telemetry::init();
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    match Args::parse().task {
+        Task::Run(args) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            runtime.block_on(divvy_agent::run::run(*args))
+        }
+        Task::Discover(settings) => divvy_agent::device::print(&settings),
+    }
+}

@@ -45,6 +45,8 @@ pub const NODE_OPT_IN: &str = "divvy.dev/node";
 pub const SLOT: &str = "divvy.dev/slot";
 /// The CDI kind of our container edits.
 pub const CDI_KIND: &str = "divvy.dev/slot";
+/// In a CDI spec: the uid of the pod it was written for.
+pub const CDI_POD: &str = "divvy.dev/pod-uid";
 
 /// What a user may ask for in a container's resources.
 pub const USER_RESOURCES: [&str; 5] = [GPU, GPU_MEMORY, GPU_MEMORY_LIMIT, GPU_SHARE, GPU_SHARE_LIMIT];
@@ -72,6 +74,11 @@ pub const INTERNAL: &[&str] = &[ASK, GRANT, GRANT_OVERRIDE, CLASS_NOW, INVENTORY
 // --- Kubernetes' own ---
 /// On anything: the copy of itself that `kubectl apply` leaves behind.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// On a container or sandbox of the runtime, as the kubelet labels it.
+pub const CRI_POD_UID: &str = "io.kubernetes.pod.uid";
+pub const CRI_POD_NAME: &str = "io.kubernetes.pod.name";
+pub const CRI_POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+pub const CRI_CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 /// The scheduler's name.
 pub const SCHEDULER: &str = "divvy";

@@ -1,5 +1,6 @@
 //! Container edits as CDI specs: one file per slot id, written by `PreStartContainer` a moment before the runtime reads it.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,7 @@ struct Spec<'a> {
 #[serde(rename_all = "camelCase")]
 struct Device<'a> {
     name: &'a str,
+    annotations: BTreeMap<&'a str, &'a str>,
     container_edits: Edits<'a>,
 }
 
@@ -59,12 +61,13 @@ pub fn name(slot: &str) -> String {
 }
 
 /// The spec of one slot, as the runtime reads it.
-pub fn spec(slot: &str, edits: &ContainerEdits) -> String {
+pub fn spec(slot: &str, uid: &str, edits: &ContainerEdits) -> String {
     let spec = Spec {
         cdi_version: VERSION,
         kind: keys::CDI_KIND,
         devices: [Device {
             name: slot,
+            annotations: BTreeMap::from([(keys::CDI_POD, uid)]),
             container_edits: Edits {
                 env: edits.env.iter().map(|(name, value)| format!("{name}={value}")).collect(),
                 device_nodes: edits
@@ -93,21 +96,24 @@ pub fn spec(slot: &str, edits: &ContainerEdits) -> String {
 
 /// Writes the specs of one container's slots. The first slot carries the edits; the others carry only a note that says so,
 /// since the format forbids a device that edits nothing.
-pub fn write(dir: &Path, slots: &[String], edits: &ContainerEdits) -> std::io::Result<()> {
+pub fn write(dir: &Path, uid: &str, slots: &[String], edits: &ContainerEdits) -> std::io::Result<()> {
     let Some((first, others)) = slots.split_first() else { return Ok(()) };
     for slot in others {
         let mut note = ContainerEdits::default();
         note.env.insert("DIVVY_SLOTS".into(), slots.join(","));
-        put(dir, slot, &note)?;
+        put(dir, slot, uid, &note)?;
     }
-    put(dir, first, edits)
+    put(dir, first, uid, edits)
 }
 
-/// Takes back the specs of slots that no container holds.
-pub fn remove(dir: &Path, slot: &str) -> std::io::Result<()> {
-    match std::fs::remove_file(file(dir, slot)) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(e),
-        _ => Ok(()),
+/// Takes back the spec of a slot, if it still is the one of the pod with this uid.
+pub fn remove_of(dir: &Path, slot: &str, uid: &str) -> std::io::Result<()> {
+    let path = file(dir, slot);
+    match std::fs::read_to_string(&path) {
+        Ok(text) if text.contains(uid) => std::fs::remove_file(path),
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(e),
     }
 }
 
@@ -116,12 +122,12 @@ fn file(dir: &Path, slot: &str) -> PathBuf {
 }
 
 /// Replaces a file in one step, so that the runtime never reads half of one.
-fn put(dir: &Path, slot: &str, edits: &ContainerEdits) -> std::io::Result<()> {
+fn put(dir: &Path, slot: &str, uid: &str, edits: &ContainerEdits) -> std::io::Result<()> {
     let path = file(dir, slot);
     // The runtime reads every *.json and *.yaml of the folder: the half-written file must have another ending.
     let half = path.with_extension("part");
     let mut out = std::fs::File::create(&half)?;
-    out.write_all(spec(slot, edits).as_bytes())?;
+    out.write_all(spec(slot, uid, edits).as_bytes())?;
     drop(out);
     std::fs::rename(half, path)
 }

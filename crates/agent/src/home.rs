@@ -1,0 +1,263 @@
+//! Where the agent keeps what must outlive it, on a tmpfs that outlives a restart and not a reboot:
+//!
+//! ```text
+//! RUN/socket/agent.sock             the socket (and empty files `gate` and `ledger`, to mount over)
+//! RUN/containers/UID/pod.json       what the pod holds, and since when
+//! RUN/containers/UID/NAME/gate      the container's pages
+//! RUN/containers/UID/NAME/ledger
+//! RUN/containers/UID/NAME/library   the version of libdivvy.so it was given
+//! RUN/containers/UID/NAME/slots     the ids under which its CDI specs were written
+//! ```
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use divvy_core::device::Device;
+use divvy_core::grant::Slice;
+use divvy_core::id::{ContainerName, PodUid};
+use divvy_core::units::Share;
+use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter, LedgerFile, place};
+
+use crate::edits::{Pages, is_intercepted};
+use crate::ledger::Holder;
+use crate::library::Shelf;
+
+/// The agent's folder.
+#[derive(Clone, Debug)]
+pub struct Home {
+    run: PathBuf,
+}
+
+impl Home {
+    /// Opens `run`, and makes what is missing in it.
+    pub fn open(run: &Path) -> io::Result<Home> {
+        let home = Home { run: run.to_owned() };
+        fs::create_dir_all(home.containers())?;
+        fs::create_dir_all(home.socket_dir())?;
+        for page in [place::GATE, place::LEDGER] {
+            let empty = home.socket_dir().join(page);
+            if !empty.exists() {
+                fs::write(empty, "")?;
+            }
+        }
+        Ok(home)
+    }
+
+    /// The folder that containers see as `/run/divvy`.
+    pub fn socket_dir(&self) -> PathBuf {
+        self.run.join("socket")
+    }
+
+    /// The folder of all containers.
+    pub fn containers(&self) -> PathBuf {
+        self.run.join("containers")
+    }
+
+    fn pod(&self, uid: &PodUid) -> io::Result<PathBuf> {
+        Ok(self.containers().join(plain(uid.as_str())?))
+    }
+
+    /// The folder of one container.
+    pub fn container(&self, uid: &PodUid, name: &ContainerName) -> io::Result<PathBuf> {
+        Ok(self.pod(uid)?.join(plain(name.as_str())?))
+    }
+
+    /// Makes a container's pages, or brings those it has up to date: a restarted container keeps its own.
+    pub fn prepare(
+        &self,
+        uid: &PodUid,
+        name: &ContainerName,
+        config: &ContainerConfig,
+        shelf: &Shelf,
+        slots: &[String],
+    ) -> io::Result<Pages> {
+        let dir = self.container(uid, name)?;
+        fs::create_dir_all(&dir)?;
+        match GateWriter::open(&dir) {
+            Ok(gate) => gate.set_config(config)?,
+            Err(_) => drop(GateWriter::create(&dir, config)?),
+        }
+        if LedgerFile::open_guarded(&dir).is_err() {
+            drop(LedgerFile::create(&dir, config.devices.len())?);
+        }
+        write(&dir.join("library"), shelf.current().as_bytes())?;
+        write(&dir.join("slots"), slots.join("\n").as_bytes())?;
+        Ok(Pages {
+            socket_dir: self.socket_dir(),
+            gate: dir.join(place::GATE),
+            ledger: dir.join(place::LEDGER),
+            library: shelf.library(shelf.current()),
+            preload: shelf.preload(shelf.current()),
+        })
+    }
+
+    /// Writes down what a pod holds.
+    pub fn remember(&self, uid: &PodUid, holder: &Holder) -> io::Result<()> {
+        let dir = self.pod(uid)?;
+        fs::create_dir_all(&dir)?;
+        write(&dir.join("pod.json"), &serde_json::to_vec(holder)?)
+    }
+
+    /// What was written down before a restart. Files nobody can read are left where they are and named.
+    pub fn remembered(&self) -> io::Result<Vec<(PodUid, Holder)>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(self.containers())? {
+            let entry = entry?;
+            let file = entry.path().join("pod.json");
+            let Ok(text) = fs::read(&file) else { continue };
+            match serde_json::from_slice(&text) {
+                Ok(holder) => all.push((entry.file_name().to_string_lossy().into_owned().into(), holder)),
+                Err(error) => tracing::error!(file = %file.display(), %error, "cannot read what a pod held"),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The slots a pod's containers were given.
+    pub fn slots(&self, uid: &PodUid) -> Vec<String> {
+        let Ok(dir) = self.pod(uid) else { return Vec::new() };
+        let mut slots = Vec::new();
+        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            let text = fs::read_to_string(entry.path().join("slots")).unwrap_or_default();
+            slots.extend(text.lines().map(str::to_owned));
+        }
+        slots
+    }
+
+    /// Forgets a pod. Returns the slots its containers had.
+    pub fn forget(&self, uid: &PodUid) -> io::Result<Vec<String>> {
+        let (dir, slots) = (self.pod(uid)?, self.slots(uid));
+        match fs::remove_dir_all(&dir) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(slots),
+        }
+    }
+
+    /// Folders of pods, whether they still hold something or not.
+    pub fn pods(&self) -> io::Result<Vec<PodUid>> {
+        fs::read_dir(self.containers())?.map(|e| Ok(e?.file_name().to_string_lossy().into_owned().into())).collect()
+    }
+
+    /// The versions of the library that containers were given.
+    pub fn libraries(&self) -> io::Result<BTreeSet<String>> {
+        let mut used = BTreeSet::new();
+        for pod in fs::read_dir(self.containers())? {
+            for container in fs::read_dir(pod?.path()).into_iter().flatten().flatten() {
+                used.extend(fs::read_to_string(container.path().join("library")));
+            }
+        }
+        Ok(used)
+    }
+}
+
+/// A name that stays in its folder. The API server only lets such names through; we do not rely on it.
+fn plain(name: &str) -> io::Result<&str> {
+    let fits = !name.is_empty() && name.len() <= 253 && !name.contains(['/', '\0']) && !name.starts_with('.');
+    if fits { Ok(name) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is no name"))) }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let half = path.with_extension("part");
+    fs::write(&half, bytes)?;
+    fs::rename(half, path)
+}
+
+/// What the library and the arbiter are told about a container: its slices of GPUs that the library keeps.
+pub fn config(name: String, slices: &[Slice], devices: &[Device]) -> ContainerConfig {
+    let kept = slices.iter().filter(|s| is_intercepted(s));
+    let devices = kept.map(|slice| {
+        let device = devices.iter().find(|d| d.id == slice.device);
+        DeviceConfig {
+            id: slice.device.to_string(),
+            uuid: uuid(slice.device.as_str()),
+            node_index: device.map_or(0, |d| d.index),
+            memory_request: slice.memory.0,
+            memory_limit: slice.memory_limit.0,
+            share_request: slice.share.0,
+            share_limit: slice.share_limit.0.min(Share::WHOLE.0),
+            gated: !slice.exclusive,
+            whole_card: slice.exclusive,
+            ..DeviceConfig::default()
+        }
+    });
+    ContainerConfig { name, gate_writable: false, devices: devices.collect() }
+}
+
+/// The sixteen bytes of `GPU-0f3b1c7e-1111-...`; zeros for an identity that is not one.
+fn uuid(id: &str) -> [u8; 16] {
+    let digits: Vec<u8> = id.bytes().skip_while(|b| *b != b'-').filter(u8::is_ascii_hexdigit).collect();
+    let mut bytes = [0; 16];
+    if digits.len() != 32 {
+        return bytes;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        let digit = |d: u8| char::from(d).to_digit(16).unwrap_or(0) as u8;
+        *byte = digit(pair[0]) << 4 | digit(pair[1]);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_core::id::PodKey;
+    use divvy_core::units::Bytes;
+    use divvy_shm::GateReader;
+
+    use super::*;
+    use crate::testing;
+
+    fn shelf(root: &Path) -> Shelf {
+        let library = root.join("l.so");
+        fs::write(&library, "library").unwrap();
+        Shelf::stock(&root.join("lib"), &library).unwrap()
+    }
+
+    #[test]
+    fn a_containers_pages_outlive_a_restart_and_take_a_new_grant() {
+        let root = tempfile::tempdir().unwrap();
+        let home = Home::open(&root.path().join("run")).unwrap();
+        let shelf = shelf(root.path());
+        let (uid, name) = ("u".into(), "main".into());
+        let device = Device::gpu("GPU-00000000-0000-4000-8000-00000000000a", 3, "T4", Bytes::gib(16));
+        let config = |gib| {
+            config(
+                "ns/p/main".into(),
+                &[testing::slice(&device.id, Bytes::gib(gib), 300)],
+                std::slice::from_ref(&device),
+            )
+        };
+        let pages = home.prepare(&uid, &name, &config(4), &shelf, &["s000".into()]).unwrap();
+        let reader = GateReader::open(pages.gate.parent().unwrap()).unwrap();
+        assert_eq!(reader.config().1.devices[0].memory_limit, 4 << 30);
+        assert_eq!(reader.config().1.devices[0].uuid[15], 0x0a);
+        let again = Home::open(&root.path().join("run")).unwrap();
+        again.prepare(&uid, &name, &config(6), &shelf, &["s000".into()]).unwrap();
+        assert_eq!(reader.config().1.devices[0].memory_limit, 6 << 30);
+        assert_eq!(again.libraries().unwrap(), BTreeSet::from([shelf.current().to_owned()]));
+        assert_eq!(again.forget(&uid).unwrap(), ["s000"]);
+        assert!(again.pods().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_a_pod_holds_is_read_back_and_garbage_is_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let home = Home::open(root.path()).unwrap();
+        let grant = testing::grant(vec![]);
+        let holder = Holder { pod: PodKey::new("ns", "p"), grant, order: 7, left_behind: None };
+        home.remember(&"u1".into(), &holder).unwrap();
+        fs::create_dir_all(home.containers().join("u2")).unwrap();
+        fs::write(home.containers().join("u2/pod.json"), "{").unwrap();
+        assert_eq!(home.remembered().unwrap(), [("u1".into(), holder)]);
+    }
+
+    #[test]
+    fn names_that_would_leave_the_folder_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let home = Home::open(root.path()).unwrap();
+        for bad in ["..", "a/b", "", "../../etc"] {
+            assert!(home.container(&bad.into(), &"c".into()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! The node as the agent knows it, and the one decision it makes: may this container start, and with what.
+//!
+//! ```text
+//! pods (API server) --+
+//! devices (vendors) --+--> Node::prepare(pod, container) --> edits, or why not
+//! foreign (driver)  --+        ledger, pages, library
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use divvy_core::device::{Device, Health, Isolation};
+use divvy_core::grant::Slice;
+use divvy_core::id::{ContainerName, DeviceId, PodUid};
+use divvy_core::units::Bytes;
+use tokio::sync::watch;
+
+use crate::device::{Part, Provider};
+use crate::edits::{self, ContainerEdits};
+use crate::home::{self, Home};
+use crate::ledger::{Ledger, Refusal};
+use crate::library::Shelf;
+use crate::pods::{PodView, Pods};
+use crate::runtime::Running;
+
+/// The kubelet can be ahead of our watch by a moment; after that something is wrong, and it will ask again.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Why a container may not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum No {
+    /// The API server has not told us of the pod.
+    #[error("pod {0} is not known to this node's agent yet")]
+    UnknownPod(String),
+    /// It was never granted anything.
+    #[error("{0} has no grant: it was not bound by Divvy's scheduler, or asks for slots by hand")]
+    NoGrant(String),
+    /// What it was granted cannot be read.
+    #[error("the grant of {0} {1}")]
+    BadGrant(String, String),
+    /// The grant does not fit the devices.
+    #[error("the grant of {0} is refused: {1}")]
+    Refused(String, Refusal),
+    /// Something on the node is broken.
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// What changes while the agent runs.
+#[derive(Default)]
+struct State {
+    /// The devices were looked at once.
+    explored: bool,
+    devices: Vec<Device>,
+    /// Which provider has which device, by its place in the list of providers.
+    provider_of: BTreeMap<DeviceId, usize>,
+    foreign: BTreeMap<DeviceId, Bytes>,
+    ledger: Ledger,
+    refused: BTreeMap<PodUid, String>,
+}
+
+/// The node.
+pub struct Node {
+    /// Its pods.
+    pub pods: Pods,
+    /// Its vendors.
+    pub providers: Vec<Box<dyn Provider>>,
+    home: Home,
+    shelf: Option<Shelf>,
+    cdi: PathBuf,
+    state: Mutex<State>,
+    changed: watch::Sender<u64>,
+}
+
+impl Node {
+    /// A node that remembers what its home says, and knows no devices yet.
+    pub fn new(
+        pods: Pods,
+        providers: Vec<Box<dyn Provider>>,
+        home: Home,
+        shelf: Option<Shelf>,
+        cdi: PathBuf,
+    ) -> std::io::Result<Node> {
+        let mut state = State::default();
+        for (uid, holder) in home.remembered()? {
+            state.ledger.restore(uid, holder);
+        }
+        let changed = watch::Sender::new(0);
+        Ok(Node { pods, providers, home, shelf, cdi, state: Mutex::new(state), changed })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic while it was held left values that were each written whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes when what the node would advertise changes.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    fn note_change(&self) {
+        self.changed.send_modify(|v| *v += 1);
+    }
+
+    /// Where the agent keeps its things.
+    pub fn home(&self) -> &Home {
+        &self.home
+    }
+
+    /// Were the devices looked at? Before that, nothing is known about them, not even that there are none.
+    pub fn is_explored(&self) -> bool {
+        self.state().explored
+    }
+
+    /// Does the pod hold something here?
+    pub fn holds(&self, uid: &PodUid) -> bool {
+        self.state().ledger.holders().contains_key(uid)
+    }
+
+    /// The devices as last seen.
+    pub fn devices(&self) -> Vec<Device> {
+        self.state().devices.clone()
+    }
+
+    /// Grants that were refused for good.
+    pub fn refused(&self) -> BTreeMap<PodUid, String> {
+        self.state().refused.clone()
+    }
+
+    /// Memory held by processes without a grant.
+    pub fn foreign(&self) -> BTreeMap<DeviceId, Bytes> {
+        self.state().foreign.clone()
+    }
+
+    /// A copy of the ledger.
+    pub fn ledger(&self) -> Ledger {
+        self.state().ledger.clone()
+    }
+
+    /// Takes a new look at the devices: per provider, in the providers' order.
+    pub fn set_devices(&self, per_provider: Vec<Vec<Device>>) {
+        let mut state = self.state();
+        let provider_of = per_provider
+            .iter()
+            .enumerate()
+            .flat_map(|(at, devices)| devices.iter().map(move |d| (d.id.clone(), at)))
+            .collect();
+        let devices: Vec<Device> = per_provider.into_iter().flatten().collect();
+        if state.explored && state.devices == devices {
+            return;
+        }
+        state.explored = true;
+        state.devices = devices;
+        state.provider_of = provider_of;
+        drop(state);
+        self.note_change();
+    }
+
+    /// Takes a new look at processes without a grant.
+    pub fn set_foreign(&self, foreign: BTreeMap<DeviceId, Bytes>) {
+        let mut state = self.state();
+        if state.foreign != foreign {
+            state.foreign = foreign;
+            drop(state);
+            self.note_change();
+        }
+    }
+
+    /// The decision. Everything a container gets, or why it may not start.
+    pub async fn prepare(
+        self: &Arc<Self>,
+        uid: &PodUid,
+        container: &ContainerName,
+        slots: &[String],
+    ) -> Result<ContainerEdits, No> {
+        let pod =
+            self.pods.wait(PATIENCE, |pods| pods.get(uid)).await.ok_or_else(|| No::UnknownPod(uid.to_string()))?;
+        let name = format!("{}/{container}", pod.pod);
+        let grant = match &pod.grant {
+            None => return Err(No::NoGrant(name)),
+            Some(Err(why)) => return Err(No::BadGrant(name, why.clone())),
+            Some(Ok(grant)) => grant,
+        };
+        let Some(part) = grant.containers.iter().find(|c| c.name == *container) else { return Err(No::NoGrant(name)) };
+        if !slots.is_empty() && slots.len() != part.slices.len() {
+            let why = format!("has {} devices for {} slots", part.slices.len(), slots.len());
+            return Err(No::BadGrant(name, why));
+        }
+        self.admit(&pod, grant).map_err(|refusal| No::Refused(name.clone(), refusal))?;
+        let slices = part.slices.clone();
+        let (node, uid, container, slots) = (self.clone(), uid.clone(), container.clone(), slots.to_vec());
+        let made = tokio::task::spawn_blocking(move || node.dress(&pod, &uid, &container, &slices, &slots));
+        made.await.unwrap_or_else(|e| Err(format!("preparing the container panicked: {e}"))).map_err(No::Broken)
+    }
+
+    fn admit(&self, pod: &PodView, grant: &divvy_core::grant::Grant) -> Result<(), Refusal> {
+        let mut state = self.state();
+        let State { devices, foreign, ledger, refused, .. } = &mut *state;
+        let before = ledger.holders().get(&pod.uid).cloned();
+        let outcome = ledger.admit(&pod.uid, &pod.pod, grant, devices, foreign);
+        match &outcome {
+            Ok(()) => {
+                let now = ledger.holders().get(&pod.uid).cloned();
+                if before != now
+                    && let Some(holder) = now
+                    && let Err(e) = self.home.remember(&pod.uid, &holder)
+                {
+                    tracing::error!(pod = %pod.pod, error = %e, "cannot write down what a pod holds");
+                }
+                if refused.remove(&pod.uid).is_some() {
+                    drop(state);
+                    self.note_change();
+                }
+            }
+            Err(refusal) if refusal.passing => {}
+            Err(refusal) => {
+                if refused.insert(pod.uid.clone(), refusal.to_string()).is_none() {
+                    drop(state);
+                    self.note_change();
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Makes pages and edits. May block: vendors and the disk are asked.
+    fn dress(
+        &self,
+        pod: &PodView,
+        uid: &PodUid,
+        container: &ContainerName,
+        slices: &[Slice],
+        slots: &[String],
+    ) -> Result<ContainerEdits, String> {
+        let (devices, provider_of) = {
+            let state = self.state();
+            (state.devices.clone(), state.provider_of.clone())
+        };
+        let shelf = self.shelf.as_ref();
+        if shelf.is_none() && slices.iter().any(edits::is_intercepted) {
+            return Err(
+                "this agent has no libdivvy.so to give, and without it no device is given: set --library".into()
+            );
+        }
+        let mut by_provider: BTreeMap<usize, Vec<Part<'_>>> = BTreeMap::new();
+        for slice in slices {
+            let device = devices.iter().find(|d| d.id == slice.device);
+            let (Some(device), Some(at)) = (device, provider_of.get(&slice.device)) else {
+                return Err(format!("{} is not on this node any more", slice.device));
+            };
+            by_provider.entry(*at).or_default().push(Part { device, slice });
+        }
+        let mut vendors = Vec::new();
+        for (at, parts) in by_provider {
+            vendors.push(self.providers[at].edits(&parts).map_err(|e| e.to_string())?);
+        }
+        let promised = ContainerEdits::default();
+        let config = home::config(format!("{}/{container}", pod.pod), slices, &devices);
+        let Some(shelf) = shelf else {
+            return Ok(edits::edits(slices, vendors, promised, &nowhere()));
+        };
+        let pages = self
+            .home
+            .prepare(uid, container, &config, shelf, slots)
+            .map_err(|e| format!("cannot make the container's pages: {e}"))?;
+        Ok(edits::edits(slices, vendors, promised, &pages))
+    }
+
+    /// Writes a container's CDI specs.
+    pub fn write_specs(&self, uid: &PodUid, slots: &[String], edits: &ContainerEdits) -> std::io::Result<()> {
+        edits::cdi::write(&self.cdi, uid.as_str(), slots, edits)
+    }
+
+    /// Brings the ledger in line with what the API server and the runtime say now, and sweeps up after pods that are gone.
+    pub fn settle(&self, running: &Running) {
+        let Some(bound) = self.pods.bound() else { return };
+        let mut state = self.state();
+        let adopted = adopt_strangers(&mut state.ledger, &self.pods, running);
+        let released = state.ledger.settle(&bound, running);
+        let refused_before = state.refused.len();
+        state.refused.retain(|uid, _| bound.contains(uid));
+        let changed = state.refused.len() != refused_before;
+        let holders = state.ledger.holders().clone();
+        drop(state);
+        for uid in adopted {
+            if let Some(holder) = holders.get(&uid)
+                && let Err(e) = self.home.remember(&uid, holder)
+            {
+                tracing::error!(pod = %holder.pod, error = %e, "cannot write down what a pod holds");
+            }
+        }
+        for uid in &released {
+            self.sweep_pod(uid);
+        }
+        if changed {
+            self.note_change();
+        }
+    }
+
+    fn sweep_pod(&self, uid: &PodUid) {
+        match self.home.forget(uid) {
+            Ok(slots) => {
+                for slot in slots {
+                    // The id may belong to another pod by now; its spec then names other pages.
+                    if let Err(e) = edits::cdi::remove_of(&self.cdi, &slot, uid.as_str()) {
+                        tracing::warn!(slot, error = %e, "cannot remove a CDI spec");
+                    }
+                }
+                tracing::info!(%uid, "swept up after a pod");
+            }
+            Err(e) => tracing::warn!(%uid, error = %e, "cannot sweep up after a pod"),
+        }
+    }
+
+    /// Slots by which containers of pods that are gone from the API server still go.
+    pub fn leaving_slots(&self) -> BTreeSet<String> {
+        let ledger = self.ledger();
+        let leaving = ledger.holders().iter().filter(|(_, holder)| holder.left_behind.is_some());
+        leaving.flat_map(|(uid, _)| self.home.slots(uid)).collect()
+    }
+
+    /// Removes what nobody needs any more: folders of pods that hold nothing, versions of the library that no container has.
+    pub fn sweep(&self) {
+        let Some(bound) = self.pods.bound() else { return };
+        let holders: BTreeSet<PodUid> = self.state().ledger.holders().keys().cloned().collect();
+        for uid in self.home.pods().unwrap_or_default() {
+            if !bound.contains(&uid) && !holders.contains(&uid) {
+                self.sweep_pod(&uid);
+            }
+        }
+        let Some(shelf) = &self.shelf else { return };
+        match self.home.libraries().and_then(|used| shelf.sweep(&used)) {
+            Ok(gone) if !gone.is_empty() => tracing::info!(?gone, "removed libraries that no container uses"),
+            Ok(_) => {}
+            Err(e) => tracing::warn!(error = %e, "cannot sweep old libraries"),
+        }
+    }
+}
+
+/// Containers that run with a grant and are not in the ledger were started by an agent whose notes are lost: they count.
+fn adopt_strangers(ledger: &mut Ledger, pods: &Pods, running: &Running) -> Vec<PodUid> {
+    let mut strangers: Vec<Arc<PodView>> = pods
+        .all()
+        .into_iter()
+        .filter(|pod| !ledger.holders().contains_key(&pod.uid))
+        .filter(|pod| {
+            let Some(Ok(grant)) = &pod.grant else { return false };
+            let running = running.get(&pod.uid);
+            running.is_some_and(|names| grant.containers.iter().any(|c| names.contains(&c.name)))
+        })
+        .collect();
+    let decided = |pod: &PodView| match &pod.grant {
+        Some(Ok(grant)) => grant.at,
+        _ => u64::MAX,
+    };
+    strangers.sort_by_key(|pod| decided(pod));
+    for pod in &strangers {
+        if let Some(Ok(grant)) = &pod.grant {
+            ledger.adopt(&pod.uid, &pod.pod, grant);
+        }
+    }
+    strangers.into_iter().map(|pod| pod.uid.clone()).collect()
+}
+
+/// Pages of a container that has none.
+fn nowhere() -> edits::Pages {
+    edits::Pages {
+        socket_dir: PathBuf::new(),
+        gate: PathBuf::new(),
+        ledger: PathBuf::new(),
+        library: PathBuf::new(),
+        preload: PathBuf::new(),
+    }
+}
+
+/// Marks what the node knows about its devices besides what their vendors say.
+pub fn mark(devices: &mut [Device], unhealthy: &BTreeMap<DeviceId, String>, cordoned: &BTreeSet<DeviceId>) {
+    for device in devices {
+        if let Some(reason) = unhealthy.get(&device.id) {
+            device.health = Health::Unhealthy { reason: reason.clone() };
+        }
+        device.cordoned |= cordoned.contains(&device.id);
+        if device.isolation.is_empty() {
+            device.isolation.push(Isolation::None);
+        }
+    }
+}

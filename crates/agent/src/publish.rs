@@ -1,0 +1,243 @@
+//! Writes the inventory to the node object, whenever it differs from what stands there, and follows that object: people cordon
+//! devices by an annotation, and a restarted kubelet forgets extended resources.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use divvy_core::device::{Inventory, MemoryUnit};
+use divvy_core::id::DeviceId;
+use divvy_core::keys;
+use divvy_service::Stop;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::inventory::{Advertise, Facts};
+use crate::node::Node;
+
+/// Several changes at once become one write.
+const GATHER: Duration = Duration::from_millis(100);
+/// After a failed write.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// What we read of our node object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeView {
+    /// Devices taken out of service by a person.
+    pub cordoned: BTreeSet<DeviceId>,
+    /// The inventory annotation as it stands.
+    pub inventory: Option<String>,
+    /// Capacities as they stand.
+    pub capacity: BTreeMap<String, String>,
+}
+
+impl NodeView {
+    fn of(node: &NodeObject) -> NodeView {
+        let annotations = node.metadata.annotations.as_ref();
+        let read = |key: &str| annotations.and_then(|a| a.get(key));
+        let cordoned = [keys::CORDON, keys::HAMI_CORDON]
+            .iter()
+            .filter_map(|key| read(key))
+            .flat_map(|list| list.split(',').map(str::trim).filter(|id| !id.is_empty()).map(DeviceId::from))
+            .collect();
+        let capacity = node.status.as_ref().and_then(|s| s.capacity.as_ref());
+        NodeView {
+            cordoned,
+            inventory: read(keys::INVENTORY).cloned(),
+            capacity: capacity.into_iter().flatten().map(|(k, v)| (k.clone(), v.0.clone())).collect(),
+        }
+    }
+}
+
+/// How the node presents itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Whose names to show.
+    pub advertise: Advertise,
+    /// The unit of gpushare's memory.
+    pub memory_unit: MemoryUnit,
+    /// Slots per device.
+    pub slots_per_device: usize,
+}
+
+/// Follows the node object into `view`.
+pub async fn follow(
+    client: Client,
+    name: String,
+    view: watch::Sender<Option<NodeView>>,
+    stop: Stop,
+) -> anyhow::Result<()> {
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut nodes = watcher(Api::<NodeObject>::all(client), config).default_backoff().applied_objects().boxed();
+    loop {
+        let node = tokio::select! {
+            node = nodes.try_next() => node,
+            () = stop.requested() => return Ok(()),
+        };
+        match node {
+            Ok(Some(node)) => {
+                let fresh = NodeView::of(&node);
+                view.send_if_modified(|old| {
+                    let changed = old.as_ref() != Some(&fresh);
+                    *old = Some(fresh);
+                    changed
+                });
+            }
+            Ok(None) => anyhow::bail!("the watch of this node's object ended"),
+            Err(error) => tracing::warn!(%error, "cannot hear of this node's object; trying again"),
+        }
+    }
+}
+
+/// Writes whenever something differs.
+pub async fn publish(
+    client: Client,
+    name: String,
+    node: Arc<Node>,
+    style: Style,
+    driver: watch::Receiver<String>,
+    mut view: watch::Receiver<Option<NodeView>>,
+    stop: Stop,
+) -> anyhow::Result<()> {
+    let api: Api<NodeObject> = Api::all(client);
+    let mut changes = node.changes();
+    loop {
+        let wait = match write_once(&api, &name, &node, style, &driver, &view).await {
+            Ok(()) => None,
+            Err(error) => {
+                tracing::warn!(%error, "cannot write this node's inventory; trying again");
+                Some(RETRY)
+            }
+        };
+        let something_new = async {
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => {
+                    tokio::select! {
+                        changed = changes.changed() => changed.is_ok(),
+                        changed = view.changed() => changed.is_ok(),
+                    };
+                }
+            }
+            tokio::time::sleep(GATHER).await;
+        };
+        tokio::select! {
+            () = something_new => {}
+            () = stop.requested() => return Ok(()),
+        }
+    }
+}
+
+async fn write_once(
+    api: &Api<NodeObject>,
+    name: &str,
+    node: &Node,
+    style: Style,
+    driver: &watch::Receiver<String>,
+    view: &watch::Receiver<Option<NodeView>>,
+) -> Result<(), kube::Error> {
+    let Some(stands) = view.borrow().clone() else { return Ok(()) };
+    if !node.is_explored() {
+        return Ok(());
+    }
+    let (devices, refused, foreign, driver) = (node.devices(), node.refused(), node.foreign(), driver.borrow().clone());
+    let facts = Facts {
+        devices: &devices,
+        driver: &driver,
+        memory_unit: style.memory_unit,
+        refused: &refused,
+        foreign: &foreign,
+    };
+    if let Some(text) = next(&facts, stands.inventory.as_deref()) {
+        let patch = json!({"metadata": {"annotations": {keys::INVENTORY: text}}});
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        tracing::info!(devices = devices.len(), refused = refused.len(), "inventory written");
+    }
+    let capacity = facts.capacity(style.slots_per_device, style.advertise);
+    let missing: BTreeMap<&str, String> = capacity
+        .iter()
+        .map(|(k, v)| (*k, v.to_string()))
+        .filter(|(k, v)| stands.capacity.get(*k).is_none_or(|found| amount(found) != amount(v)))
+        .collect();
+    if !missing.is_empty() {
+        let patch = json!({"status": {"capacity": missing}});
+        api.patch_status(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    }
+    Ok(())
+}
+
+/// The annotation to write, if what stands there says something else. The generation grows from what stands there.
+fn next(facts: &Facts<'_>, stands: Option<&str>) -> Option<String> {
+    let before: Option<Inventory> = stands.and_then(|text| serde_json::from_str(text).ok());
+    let generation = before.as_ref().map_or(0, |i| i.generation);
+    if before.is_some_and(|before| before == facts.inventory(generation)) {
+        return None;
+    }
+    serde_json::to_string(&facts.inventory(generation + 1)).ok()
+}
+
+/// The API server writes `85899345920` as `80Gi`: amounts are compared, not texts.
+fn amount(text: &str) -> Option<u64> {
+    const UNITS: [(&str, u64); 9] = [
+        ("Ki", 1 << 10),
+        ("Mi", 1 << 20),
+        ("Gi", 1 << 30),
+        ("Ti", 1 << 40),
+        ("k", 1_000),
+        ("M", 1_000_000),
+        ("G", 1_000_000_000),
+        ("T", 1_000_000_000_000),
+        ("", 1),
+    ];
+    let (unit, factor) = UNITS.iter().find(|(unit, _)| text.ends_with(unit))?;
+    text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_core::device::Device;
+    use divvy_core::units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn the_annotation_is_written_when_it_differs_and_its_generation_grows() {
+        let devices = [Device::gpu("G0", 0, "T4", Bytes::gib(16))];
+        let (refused, foreign) = (BTreeMap::new(), BTreeMap::new());
+        let facts = Facts {
+            devices: &devices,
+            driver: "1",
+            memory_unit: MemoryUnit::GiB,
+            refused: &refused,
+            foreign: &foreign,
+        };
+        let first = next(&facts, None).unwrap();
+        assert_eq!(next(&facts, Some(&first)), None);
+        let other = Facts { driver: "2", ..facts };
+        let second: Inventory = serde_json::from_str(&next(&other, Some(&first)).unwrap()).unwrap();
+        assert_eq!((second.generation, second.driver.as_str()), (2, "2"));
+        assert!(next(&other, Some("garbage")).is_some());
+    }
+
+    #[test]
+    fn quantities_are_compared_as_amounts() {
+        for (text, expected) in
+            [("80Gi", Some(80 << 30)), ("16", Some(16)), ("2k", Some(2000)), ("x", None), ("", None)]
+        {
+            assert_eq!(amount(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn hm_13_devices_are_cordoned_by_our_annotation_and_by_hamis() {
+        let node: NodeObject = serde_json::from_value(json!({"metadata": {"annotations": {
+            keys::CORDON: "G0, G1", keys::HAMI_CORDON: "G2"}}}))
+        .unwrap();
+        assert_eq!(NodeView::of(&node).cordoned, ["G0", "G1", "G2"].map(DeviceId::from).into());
+    }
+}
