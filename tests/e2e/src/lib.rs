@@ -11,6 +11,7 @@ pub mod kubectl;
 mod network;
 mod node;
 mod options;
+pub mod own;
 mod packages;
 pub mod pki;
 mod process;

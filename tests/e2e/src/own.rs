@@ -1,0 +1,41 @@
+//! This repository's own programs and libraries, built when a test first asks for them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, ensure};
+
+/// The agent's program.
+pub fn agent() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    once(&BUILT, || Ok(build("divvy-agent", &[])?.join("divvy-agent")))
+}
+
+/// libdivvy.so.
+pub fn library() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    once(&BUILT, || Ok(build("divvy-hook", &[])?.join("libdivvy.so")))
+}
+
+fn once(
+    built: &OnceLock<Result<PathBuf, String>>,
+    build: impl FnOnce() -> anyhow::Result<PathBuf>,
+) -> anyhow::Result<PathBuf> {
+    built.get_or_init(|| build().map_err(|e| format!("{e:#}"))).clone().map_err(anyhow::Error::msg)
+}
+
+/// Builds a package and returns the folder its artifacts are in. Cargo does not hold its lock while tests run.
+fn build(package: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--package", package])
+        .args(flags)
+        .current_dir(&root)
+        .status()
+        .with_context(|| format!("could not build {package}"))?;
+    ensure!(status.success(), "could not build {package}");
+    // target/PROFILE/deps/TEST-HASH is this very program.
+    let own = std::env::current_exe()?;
+    own.ancestors().nth(2).map(PathBuf::from).context("a test that lies nowhere")
+}
