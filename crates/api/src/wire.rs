@@ -9,11 +9,12 @@ mod pod;
 mod storage;
 
 pub use meta::{Meta, Owner};
-pub use node::{Node, NodeSpec, NodeStatus, Taint};
+pub use node::{Condition, Node, NodeSpec, NodeStatus, Taint};
 pub use pod::{Container, ContainerStatus, Gate, Pod, PodCondition, PodSpec, PodStatus, Port, Resources, Volume};
 pub use storage::{
-    Claim, ClaimSpec, ClaimStatus, CsiDriver, CsiDriverSpec, CsiNode, CsiNodeSpec, DisruptionBudget,
-    DisruptionBudgetSpec, DisruptionBudgetStatus, NamespaceObject, PersistentVolume, PriorityClass, StorageClass,
+    Claim, ClaimSpec, ClaimStatus, CsiDriver, CsiDriverDetails, CsiDriverObject, CsiLimit, CsiNode, CsiNodeSpec,
+    DisruptionBudget, DisruptionBudgetSpec, DisruptionBudgetStatus, NamespaceObject, PersistentVolume, PriorityClass,
+    StorageCapacity, StorageClass,
 };
 
 use serde::de::DeserializeOwned;
@@ -49,6 +50,8 @@ watched! {
     Claim: "/api/v1/persistentvolumeclaims";
     PersistentVolume: "/api/v1/persistentvolumes";
     StorageClass: "/apis/storage.k8s.io/v1/storageclasses";
+    CsiDriverObject: "/apis/storage.k8s.io/v1/csidrivers";
+    StorageCapacity: "/apis/storage.k8s.io/v1/csistoragecapacities";
     CsiNode: "/apis/storage.k8s.io/v1/csinodes";
     PriorityClass: "/apis/scheduling.k8s.io/v1/priorityclasses";
     DisruptionBudget: "/apis/policy/v1/poddisruptionbudgets";

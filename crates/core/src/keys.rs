@@ -41,6 +41,8 @@ pub const INVENTORY: &str = "divvy.dev/inventory";
 pub const CORDON: &str = "divvy.dev/cordon";
 /// On a node: opts it in.
 pub const NODE_OPT_IN: &str = "divvy.dev/node";
+/// A scheduling gate: a pod of a gang that kube-scheduler places waits behind it until Divvy has found room for all members.
+pub const GANG_GATE: &str = "divvy.dev/gang";
 /// The extended resource the kubelet counts: one per device a container is granted a slice of.
 pub const SLOT: &str = "divvy.dev/slot";
 /// The CDI kind of our container edits.
@@ -79,6 +81,14 @@ pub const CRI_POD_UID: &str = "io.kubernetes.pod.uid";
 pub const CRI_POD_NAME: &str = "io.kubernetes.pod.name";
 pub const CRI_POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub const CRI_CONTAINER_NAME: &str = "io.kubernetes.container.name";
+/// On a claim: where its volume is to be made.
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+/// On a volume: it was bound by a controller, which may unbind it.
+pub const VOLUME_BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+/// On a claim: its storage class, before there was a field for it.
+pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+/// The provisioner of storage classes whose volumes are made by hand.
+pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// The scheduler's name.
 pub const SCHEDULER: &str = "divvy";

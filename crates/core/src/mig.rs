@@ -50,10 +50,8 @@ pub fn slots(device: &Device, partition: &str) -> u32 {
 
 /// The smallest partition with so much memory that still has a place beside `taken` slots: its name and its memory. Small ones
 /// (one or three slots of compute) go to the high end so that the low end stays free for large ones.
-/// `named` asks for one profile, whatever its memory.
-pub fn choose(device: &Device, need: Bytes, named: Option<&str>, taken: u32) -> Option<(String, Bytes, u32)> {
-    let wanted = |p: &Profile| named.map_or(p.memory >= need, |name| p.name == name);
-    for profile in profiles(device).into_iter().filter(wanted) {
+pub fn choose(device: &Device, need: Bytes, taken: u32) -> Option<(String, Bytes, u32)> {
+    for profile in profiles(device).into_iter().filter(|p| p.memory >= need) {
         let mut starts = profile.starts.clone();
         starts.sort_unstable();
         if profile.name.starts_with("1g") || profile.name.starts_with("3g") {
@@ -82,14 +80,12 @@ mod tests {
     #[test]
     fn the_smallest_profile_that_is_large_enough_is_cut_where_there_is_room() {
         let card = a100();
-        let (first, memory, taken) = choose(&card, Bytes::mib(8000), None, 0).unwrap();
+        let (first, memory, taken) = choose(&card, Bytes::mib(8000), 0).unwrap();
         assert_eq!((first.as_str(), memory, taken), ("2g.10gb@0", Bytes::mib(9856), 0b11));
-        let (second, _, more) = choose(&card, Bytes::mib(8000), None, taken).unwrap();
+        let (second, _, more) = choose(&card, Bytes::mib(8000), taken).unwrap();
         assert_eq!((second.as_str(), more), ("2g.10gb@2", 0b1100));
         assert_eq!(slots(&card, &second), more);
-        assert_eq!(choose(&card, Bytes::mib(4000), None, taken | more).unwrap().0, "1g.5gb@6");
-        assert_eq!(choose(&card, Bytes::ZERO, Some("3g.20gb"), taken).unwrap().0, "3g.20gb@4");
-        assert_eq!(choose(&card, Bytes::ZERO, Some("4g.20gb"), 0), None);
+        assert_eq!(choose(&card, Bytes::mib(4000), taken | more).unwrap().0, "1g.5gb@6");
     }
 
     #[test]
@@ -97,7 +93,7 @@ mod tests {
         let mut card = a100();
         for text in ["", "x", "1g:a:1:0", "1g:5:99:0", "1g:5:1:77", "1g:5:1:"] {
             card.attributes.insert(PROFILES.into(), text.into());
-            assert_eq!(choose(&card, Bytes(1), None, 0), None, "{text}");
+            assert_eq!(choose(&card, Bytes(1), 0), None, "{text}");
         }
     }
 }

@@ -14,7 +14,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ask::{Class, ContainerAsk, DeviceAsk, Dialect, Gang, GpuAsk, MemoryAsk, ModelPattern, Role, Topology};
+use crate::ask::{
+    Class, ContainerAsk, DeviceAsk, Dialect, Gang, GpuAsk, MemoryAsk, ModelPattern, ModelRule, Role, Topology,
+};
 use crate::device::{Device, DeviceKind, Health, Isolation, Link};
 use crate::grant::{ContainerGrant, Grant, Slice};
 use crate::node::{Effect, Node, Taint};
@@ -144,7 +146,7 @@ pub fn pod(line: &str, snapshot: &Snapshot) -> Pod {
     let mut pod = Pod::new(namespace, name);
     let mut spec = PodSpec::default();
     let mut want = share(Share::ZERO);
-    let mut ask = GpuAsk::of(Dialect::Native, Vec::new());
+    let mut ask = GpuAsk { containers: Vec::new(), ..empty_ask() };
     let on = line.split_whitespace().skip_while(|word| *word != "on").nth(1);
     let mut devices: Vec<usize> = Vec::new();
     let mut asks = true;
@@ -170,7 +172,9 @@ pub fn pod(line: &str, snapshot: &Snapshot) -> Pod {
                 want.kind = serde_json::from_value(value.into()).unwrap_or_else(|_| panic!("no kind `{value}`: {line}"))
             }
             "whole" => {
-                (want.exclusive, want.share, want.memory) = (true, Share::WHOLE, MemoryAsk::Part(Share::WHOLE));
+                want.exclusive = true;
+                want.share = Share::WHOLE;
+                want.memory = MemoryAsk::Part(Share::WHOLE);
             }
             "alone" => want.exclusive = true,
             "ordinary" => asks = false,
@@ -261,12 +265,43 @@ fn grant(node: &str, want: &DeviceAsk, devices: &[usize], snapshot: &Snapshot, l
 
 /// A request for a share of one GPU and nothing else.
 pub fn share(share: Share) -> DeviceAsk {
-    DeviceAsk { share, ..DeviceAsk::default() }
+    DeviceAsk {
+        kind: DeviceKind::Gpu,
+        count: 1,
+        memory: MemoryAsk::Nothing,
+        memory_limit: None,
+        share,
+        share_limit: Share::WHOLE,
+        exclusive: false,
+        groups: None,
+    }
 }
 
 /// A native ask of one container.
 pub fn ask(want: DeviceAsk) -> GpuAsk {
-    GpuAsk::of(Dialect::Native, vec![ContainerAsk { name: "main".into(), role: Role::Main, wants: vec![want] }])
+    GpuAsk {
+        containers: vec![ContainerAsk { name: "main".into(), role: Role::Main, wants: vec![want] }],
+        ..empty_ask()
+    }
+}
+
+fn empty_ask() -> GpuAsk {
+    GpuAsk {
+        v: GpuAsk::VERSION,
+        dialect: Dialect::Native,
+        containers: Vec::new(),
+        class: None,
+        priority: 0,
+        models: ModelRule::default(),
+        devices: Default::default(),
+        topology: Topology::Best,
+        gang: None,
+        policy: None,
+        isolation: Vec::new(),
+        expected_duration: None,
+        min_runtime: None,
+        claim: None,
+    }
 }
 
 /// A plan in a few lines: who goes where on which devices, who is evicted, who waits and why.

@@ -44,9 +44,26 @@ pub struct Taint {
 
 /// What a node says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct NodeStatus {
     /// What pods may use of it.
     #[serde(deserialize_with = "or_default")]
     pub allocatable: BTreeMap<String, Quantity>,
+    /// Its conditions.
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: Vec<Condition>,
+    /// Features its kubelet declares.
+    #[serde(deserialize_with = "or_default")]
+    pub declared_features: Vec<String>,
+}
+
+/// One of a node's conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Condition {
+    /// Which.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False`, `Unknown`.
+    pub status: String,
 }

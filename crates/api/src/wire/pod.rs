@@ -172,6 +172,8 @@ pub struct PodCondition {
     pub reason: String,
     /// A sentence.
     pub message: String,
+    /// Since when.
+    pub last_transition_time: Option<Timestamp>,
 }
 
 /// A container's state.
@@ -191,8 +193,8 @@ impl ContainerStatus {
         self.state.contains_key("terminated")
     }
 
-    /// Is it running?
-    pub fn is_running(&self) -> bool {
-        self.state.contains_key("running")
+    /// Did it end with exit code 0?
+    pub fn has_ended_well(&self) -> bool {
+        self.state.get("terminated").is_some_and(|end| end.get("exitCode").and_then(Value::as_i64) == Some(0))
     }
 }

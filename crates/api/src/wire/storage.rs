@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeSpec, TopologySelectorTerm, VolumeResourceRequirements};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use serde::Deserialize;
 use serde_json::Value;
@@ -101,8 +102,8 @@ pub struct CsiNodeSpec {
 pub struct CsiDriver {
     /// Its name.
     pub name: String,
-    /// What it can do there.
-    pub allocatable: CsiDriverSpec,
+    /// What it can do there; absent sets no limit.
+    pub allocatable: Option<CsiLimit>,
     /// The labels it places volumes by.
     #[serde(deserialize_with = "or_default")]
     pub topology_keys: Vec<String>,
@@ -111,9 +112,43 @@ pub struct CsiDriver {
 /// How many volumes a driver can attach.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct CsiDriverSpec {
+pub struct CsiLimit {
     /// At most so many; absent means any number.
     pub count: Option<i32>,
+}
+
+/// A CSIDriver: whether it says how much room it has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CsiDriverDetails {
+    /// It does.
+    pub storage_capacity: bool,
+}
+
+/// A CSIDriver.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct CsiDriverObject {
+    /// Its metadata; the name is the driver's.
+    pub metadata: Meta,
+    /// What it says about itself.
+    pub spec: CsiDriverDetails,
+}
+
+/// A CSIStorageCapacity: how much room a driver has in one part of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StorageCapacity {
+    /// Its metadata.
+    pub metadata: Meta,
+    /// For which class.
+    pub storage_class_name: String,
+    /// For which nodes.
+    pub node_topology: Option<LabelSelector>,
+    /// All that is left.
+    pub capacity: Option<Quantity>,
+    /// The largest volume that can be made of it.
+    pub maximum_volume_size: Option<Quantity>,
 }
 
 /// A PodDisruptionBudget.

@@ -23,9 +23,6 @@ impl DeviceScheduler for Gpu {
             }
             return partition(device, inventory, want, taken);
         }
-        if want.ask.partition.is_some() {
-            return Err(Obstacle::Partition);
-        }
         if want.isolation == [Isolation::Mig] {
             return Err(Obstacle::Isolation { want: want.isolation.to_vec() });
         }
@@ -36,8 +33,7 @@ impl DeviceScheduler for Gpu {
 /// A card that is cut up gives the smallest partition with enough memory, and all of that partition's time.
 fn partition(device: &Device, inventory: &Inventory, want: &Want<'_>, taken: u32) -> Result<Slice, Obstacle> {
     let need = memory_of(want.ask.memory, device, inventory);
-    let (name, memory, _) =
-        mig::choose(device, need, want.ask.partition.as_deref(), taken).ok_or(Obstacle::Partition)?;
+    let (name, memory, _) = mig::choose(device, need, taken).ok_or(Obstacle::Partition)?;
     Ok(Slice {
         device: device.id.clone(),
         kind: device.kind,

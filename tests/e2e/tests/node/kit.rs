@@ -1,5 +1,4 @@
 //! The node that the tests share, and short ways to make pods with grants on it.
-#![expect(clippy::unwrap_used, reason = "a test's ground that does not hold is a failed test")]
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,0 +1,224 @@
+//! Pods.
+
+use std::sync::Arc;
+
+use divvy_core::ask::{Class, GpuAsk, Role};
+use divvy_core::grant::Grant;
+use divvy_core::id::{NodeName, PodKey, PodUid};
+use divvy_core::keys;
+use divvy_core::labels::Labels;
+use divvy_core::pod::{Bound, HostPort, Pod, PodSpec, State, Weighted};
+use divvy_core::resources::{ContainerRequest, Resources};
+use divvy_core::time::Time;
+use divvy_core::volume::{Disk, VolumeUse};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::{labels, resources, selector};
+use crate::wire;
+
+/// A pod, and what the shell needs to know of it besides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodSeen {
+    /// The pod as the core sees it.
+    pub pod: Pod,
+    /// Its resource version.
+    pub version: String,
+    /// Who is to place it.
+    pub scheduler: String,
+    /// What its `PodScheduled` condition says already.
+    pub explained: Option<(String, String)>,
+    /// It carries an ask, but one we cannot read.
+    pub bad_ask: Option<String>,
+    /// It carries a grant, but one we cannot read: somebody wrote over it, or a newer version did.
+    pub bad_grant: Option<String>,
+}
+
+/// A pod. `managed` says which extended resources stand for devices: those are the ask's business, and no node is short of them.
+pub fn pod(wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
+    let meta = wire.metadata;
+    let (ask, bad_ask) = read::<GpuAsk>(meta.annotations.get(keys::ASK));
+    // A later change of the grant is a whole grant of its own, read instead of the first.
+    let written = meta.annotations.get(keys::GRANT_OVERRIDE).or_else(|| meta.annotations.get(keys::GRANT));
+    let (grant, bad_grant) = read::<Grant>(written);
+    let since = wire.status.start_time.or(bound_at(&wire.status)).or(meta.creation_timestamp);
+    let state = match wire.spec.node_name.as_str() {
+        "" => State::Waiting,
+        node => State::Bound(Bound {
+            node: NodeName::from(node),
+            since: time(grant.as_ref().map(|g| Time(g.at)), since),
+            grant: grant.map(Arc::new),
+            init_done: init_done(&wire.spec, &wire.status),
+            terminating: meta.deletion_timestamp.is_some(),
+        }),
+    };
+    let explained = wire.status.conditions.iter().find(|c| c.kind == "PodScheduled" && c.status == "False");
+    PodSeen {
+        version: meta.resource_version,
+        scheduler: wire.spec.scheduler_name.clone(),
+        explained: explained.map(|c| (c.reason.clone(), c.message.clone())),
+        bad_ask,
+        bad_grant,
+        pod: Pod {
+            uid: PodUid::from(meta.uid),
+            key: PodKey::new(meta.namespace, meta.name.as_str()),
+            spec: Arc::new(spec(wire.spec, &meta.name, managed)),
+            labels: labels(meta.labels),
+            ask: ask.map(Arc::new),
+            mistakes: Vec::new(),
+            class: meta.annotations.get(keys::CLASS_NOW).and_then(|text| class(text)),
+            created: time(None, meta.creation_timestamp),
+            state,
+        },
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(text: Option<&String>) -> (Option<T>, Option<String>) {
+    match text.map(|text| serde_json::from_str(text)) {
+        None => (None, None),
+        Some(Ok(value)) => (Some(value), None),
+        Some(Err(error)) => (None, Some(error.to_string())),
+    }
+}
+
+fn class(text: &str) -> Option<Class> {
+    serde_json::from_value(Value::from(text)).ok()
+}
+
+fn time(known: Option<Time>, stamp: Option<Timestamp>) -> Time {
+    let millis = |t: Timestamp| Time(u64::try_from(t.as_millisecond()).unwrap_or(0));
+    known.or(stamp.map(millis)).unwrap_or_default()
+}
+
+fn bound_at(status: &wire::PodStatus) -> Option<Timestamp> {
+    status.conditions.iter().find(|c| c.kind == "PodScheduled" && c.status == "True")?.last_transition_time
+}
+
+/// Have all init containers that end, ended well? Sidecars do not end.
+fn init_done(spec: &wire::PodSpec, status: &wire::PodStatus) -> bool {
+    let ends = |c: &&wire::Container| c.restart_policy.as_deref() != Some("Always");
+    let ended =
+        |c: &wire::Container| status.init_container_statuses.iter().any(|s| s.name == c.name && s.has_ended_well());
+    spec.init_containers.iter().filter(ends).all(ended)
+}
+
+fn spec(wire: wire::PodSpec, name: &str, managed: impl Fn(&str) -> bool) -> PodSpec {
+    let requests = requests(&wire, managed);
+    let host_ports = host_ports(&wire);
+    let affinity = wire.affinity.unwrap_or_default();
+    let node = affinity.node_affinity.unwrap_or_default();
+    let near = affinity.pod_affinity.unwrap_or_default();
+    let apart = affinity.pod_anti_affinity.unwrap_or_default();
+    let near_wishes = near.preferred_during_scheduling_ignored_during_execution.unwrap_or_default().into_iter();
+    let apart_wishes = apart.preferred_during_scheduling_ignored_during_execution.unwrap_or_default().into_iter();
+    let mut unsupported: Vec<Arc<str>> = Vec::new();
+    if !wire.resource_claims.is_empty() {
+        unsupported.push("spec.resourceClaims".into());
+    }
+    PodSpec {
+        requests,
+        node_selector: wire.node_selector.into_iter().map(|(k, v)| (k.into(), v.into())).collect::<Labels>(),
+        node_affinity: node.required_during_scheduling_ignored_during_execution.map(selector::node_terms),
+        node_preference: node
+            .preferred_during_scheduling_ignored_during_execution
+            .unwrap_or_default()
+            .into_iter()
+            .map(|p| Weighted { weight: p.weight, what: selector::node_term(p.preference) })
+            .collect(),
+        tolerations: wire.tolerations.into_iter().filter_map(selector::toleration).collect(),
+        host_ports,
+        near: near
+            .required_during_scheduling_ignored_during_execution
+            .unwrap_or_default()
+            .into_iter()
+            .map(selector::pod_term)
+            .collect(),
+        apart: apart
+            .required_during_scheduling_ignored_during_execution
+            .unwrap_or_default()
+            .into_iter()
+            .map(selector::pod_term)
+            .collect(),
+        pod_preference: near_wishes
+            .map(|t| selector::weighted_pod_term(t, 1))
+            .chain(apart_wishes.map(|t| selector::weighted_pod_term(t, -1)))
+            .collect(),
+        spread: wire.topology_spread_constraints.into_iter().map(selector::spread).collect(),
+        volumes: wire.volumes.iter().filter_map(|volume| volume_use(volume, name)).collect(),
+        gates: wire.scheduling_gates.into_iter().map(|gate| gate.name.into()).collect(),
+        features: Default::default(),
+        unsupported,
+        priority: wire.priority.unwrap_or(0),
+        never_preempts: wire.preemption_policy.as_deref() == Some("Never"),
+        deadline: wire.active_deadline_seconds.and_then(|s| u64::try_from(s).ok()),
+    }
+}
+
+fn requests(wire: &wire::PodSpec, managed: impl Fn(&str) -> bool) -> Resources {
+    let one = |container: &wire::Container, role: Role| ContainerRequest {
+        role,
+        requests: resources(&container.resources.requests, &managed),
+    };
+    let init = wire.init_containers.iter().map(|c| {
+        let stays = c.restart_policy.as_deref() == Some("Always");
+        one(c, if stays { Role::Sidecar } else { Role::Init })
+    });
+    let containers: Vec<ContainerRequest> = init.chain(wire.containers.iter().map(|c| one(c, Role::Main))).collect();
+    let mut whole = Resources::of_pod(&containers, None, &Resources::default());
+    // What the pod states as a whole takes the place of its containers' sum, resource by resource.
+    if let Some(stated) = &wire.resources {
+        let stated_amounts = resources(&stated.requests, &managed);
+        for name in stated.requests.keys() {
+            match name.as_str() {
+                "cpu" => whole.cpu = stated_amounts.cpu,
+                "memory" => whole.memory = stated_amounts.memory,
+                "ephemeral-storage" => whole.storage = stated_amounts.storage,
+                other => {
+                    if let Some(amount) = stated_amounts.other.get(other) {
+                        whole.other.insert(other.into(), *amount);
+                    }
+                }
+            }
+        }
+    }
+    whole.add(&resources(&wire.overhead, &managed));
+    whole
+}
+
+/// Ports of main containers and sidecars.
+fn host_ports(wire: &wire::PodSpec) -> Vec<HostPort> {
+    let sidecars = wire.init_containers.iter().filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let ports = sidecars.chain(&wire.containers).flat_map(|c| &c.ports);
+    let taken = |p: &wire::Port| {
+        let port = u16::try_from(p.host_port).ok().filter(|port| *port > 0)?;
+        let protocol = if p.protocol.is_empty() { "TCP" } else { p.protocol.as_str() };
+        Some(HostPort { address: p.host_ip.as_str().into(), protocol: protocol.into(), port })
+    };
+    ports.filter_map(taken).collect()
+}
+
+/// A volume, where it bears on where the pod can run.
+fn volume_use(volume: &wire::Volume, pod: &str) -> Option<VolumeUse> {
+    let (kind, source) = volume.source.iter().find(|(_, source)| !source.is_null())?;
+    let text = |field: &str| source.get(field).and_then(Value::as_str).unwrap_or_default();
+    let disk = |id: String| {
+        let read_only = source.get("readOnly").and_then(Value::as_bool).unwrap_or(false);
+        Some(VolumeUse::Disk(Disk { kind: kind.as_str().into(), id: id.into(), read_only }))
+    };
+    match kind.as_str() {
+        "persistentVolumeClaim" => Some(VolumeUse::Claim(text("claimName").into())),
+        "ephemeral" => Some(VolumeUse::Claim(format!("{pod}-{}", volume.name).into())),
+        "csi" => Some(VolumeUse::Inline(text("driver").into())),
+        "gcePersistentDisk" => disk(text("pdName").to_owned()),
+        "awsElasticBlockStore" => disk(text("volumeID").to_owned()),
+        "iscsi" => disk(text("iqn").to_owned()),
+        "rbd" => {
+            let pool = if text("pool").is_empty() { "rbd" } else { text("pool") };
+            disk(format!("{pool}/{}", text("image")))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
