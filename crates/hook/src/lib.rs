@@ -13,20 +13,28 @@
 //! The shipped build (`cargo build -p divvy-hook --profile hook`) is `no_std`: it needs libc.so.6 and nothing else, and runs on
 //! every glibc since 2.17. Other builds link the standard library, for tests; the code uses `core`, `alloc` and `libc` alone.
 #![cfg_attr(panic = "abort", no_std)]
-#![allow(dead_code, reason = "the hooks of memory and the view of NVML are still to come")]
+#![cfg_attr(test, allow(dead_code, reason = "exports have no callers in the test program"))]
 #![expect(unsafe_code, reason = "the whole crate is a boundary to C")]
 
 extern crate alloc;
 
+mod agent;
+mod books;
 mod cuda;
+mod device;
 mod dlsym;
 mod elf;
+mod files;
 mod gate;
 mod hooks;
+mod liveness;
 mod loader;
+mod lock;
+mod map;
 mod names;
 mod nvml;
 mod policy;
+mod process;
 mod route;
 #[cfg(panic = "abort")]
 mod runtime;

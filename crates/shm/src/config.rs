@@ -41,6 +41,8 @@ pub struct DeviceConfig {
     pub whole_card: bool,
     /// What happens at a limit.
     pub enforcement: Enforcement,
+    /// What a context of the driver takes on this card, as far as the agent has seen: booked when one is made, in bytes.
+    pub context_bytes: u64,
 }
 
 /// What happens at a limit.

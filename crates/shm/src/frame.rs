@@ -1,8 +1,9 @@
 //! What the library and the agent say to each other over `agent.sock`, a `SOCK_SEQPACKET` socket: one message is one packet.
 //!
-//! The agent knows who speaks from the socket's credentials, which the kernel fills in; nothing in a message is believed. A process
-//! keeps its connection open, so that the agent hears of its death. A forked child must connect anew: the credentials are those of
-//! the process that connected.
+//! The agent knows who speaks from the socket's credentials, which the kernel fills in; nothing in a message is believed. A connection
+//! is short: a process that says who it is waits for the welcome and hangs up, so that no descriptor of ours lies among the program's.
+//! Its death is for the agent to see, by the pidfd of the peer. A forked child connects anew: the credentials are those of the
+//! process that connected.
 
 use alloc::vec::Vec;
 

@@ -60,6 +60,7 @@ struct RawDevice {
     node_index: AtomicU32,
     enforcement: AtomicU32,
     flags: AtomicU32,
+    context_bytes: AtomicU64,
 }
 
 #[repr(C, align(4096))]
@@ -202,6 +203,23 @@ impl GatePage {
         }
     }
 
+    /// How many devices the container has.
+    pub fn devices(&self) -> usize {
+        (self.front.control.devices.load(Acquire) as usize).min(MAX_DEVICES)
+    }
+
+    /// What holds on a device now, without the texts: cheap enough for every allocation.
+    pub fn limits(&self, device: usize) -> Option<Limits> {
+        loop {
+            let generation = self.generation();
+            let limits = self.config[(generation & 1) as usize].device.get(device)?.limits();
+            fence(Acquire);
+            if self.generation() == generation {
+                return Some(limits);
+            }
+        }
+    }
+
     /// The gate of a device, by its place in the container.
     pub fn gate(&self, device: usize) -> Option<&Gate> {
         self.gates.get(device)
@@ -263,16 +281,50 @@ impl RawConfig {
     }
 }
 
+/// What holds on a device, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The identity as the driver's `cuDeviceGetUuid` gives it.
+    pub uuid: [u8; 16],
+    /// Memory that may be used, in bytes; the whole card's if it is the container's alone.
+    pub memory: u64,
+    /// What a context is booked with until the agent has seen how much it takes.
+    pub context_bytes: u64,
+    /// Launches pass a gate.
+    pub gated: bool,
+    /// The container has the card to itself.
+    pub whole_card: bool,
+    /// What happens at a limit.
+    pub enforcement: Enforcement,
+}
+
 impl RawDevice {
-    fn load(&self) -> DeviceConfig {
+    fn limits(&self) -> Limits {
+        let flags = self.flags.load(Relaxed);
+        let whole_card = flags & WHOLE_CARD != 0;
+        Limits {
+            uuid: self.uuid(),
+            memory: if whole_card { u64::MAX } else { self.memory_limit.load(Relaxed) },
+            context_bytes: self.context_bytes.load(Relaxed),
+            gated: flags & GATED != 0,
+            whole_card,
+            enforcement: Enforcement::from_raw(self.enforcement.load(Relaxed)),
+        }
+    }
+
+    fn uuid(&self) -> [u8; 16] {
         let mut uuid = [0; 16];
         for (half, word) in uuid.chunks_mut(8).zip(&self.uuid) {
             half.copy_from_slice(&word.load(Relaxed).to_le_bytes());
         }
+        uuid
+    }
+
+    fn load(&self) -> DeviceConfig {
         let flags = self.flags.load(Relaxed);
         DeviceConfig {
             id: self.id.load(),
-            uuid,
+            uuid: self.uuid(),
             node_index: self.node_index.load(Relaxed),
             memory_request: self.memory_request.load(Relaxed),
             memory_limit: self.memory_limit.load(Relaxed),
@@ -281,6 +333,7 @@ impl RawDevice {
             gated: flags & GATED != 0,
             whole_card: flags & WHOLE_CARD != 0,
             enforcement: Enforcement::from_raw(self.enforcement.load(Relaxed)),
+            context_bytes: self.context_bytes.load(Relaxed),
         }
     }
 
@@ -300,6 +353,7 @@ impl RawDevice {
         self.enforcement.store(device.enforcement as u32, Relaxed);
         let flags = if device.gated { GATED } else { 0 } | if device.whole_card { WHOLE_CARD } else { 0 };
         self.flags.store(flags, Relaxed);
+        self.context_bytes.store(device.context_bytes, Relaxed);
     }
 }
 

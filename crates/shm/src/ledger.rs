@@ -63,6 +63,8 @@ struct ProcessSlot {
     host_pid: AtomicU32,
     flags: AtomicU32,
     name: Text<2>,
+    /// The pid namespace that `pid` is of.
+    namespace: AtomicU64,
 }
 
 /// What one process holds and did on one device. Written by that process alone, except `overhead`, which is the agent's.

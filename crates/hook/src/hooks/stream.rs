@@ -1,10 +1,15 @@
 //! Streams: their life, what they capture, who waits for them, and the words they may not touch.
 
+use core::sync::atomic::Ordering;
+
+use super::pool;
+use crate::cuda::real;
 use crate::cuda::types::{
     CUDA_BATCH_MEM_OP_NODE_PARAMS, CUresult, CUstream, CUstreamBatchMemOpParams, INVALID_VALUE, SUCCESS,
     WRITE_VALUE_32, WRITE_VALUE_64,
 };
 use crate::gate::{self, Wait};
+use crate::process::{Member, of_container};
 
 /// A stream is made.
 ///
@@ -30,6 +35,9 @@ pub(crate) fn begin_capture(stream: CUstream, go: impl Fn() -> CUresult) -> CUre
     gate::before_sync(Wait::Stream(stream));
     let status = go();
     if status == SUCCESS {
+        if let Some(member) = of_container() {
+            member.process.captures.fetch_add(1, Ordering::Relaxed);
+        }
         gate::capture_began(stream);
     }
     status
@@ -38,29 +46,70 @@ pub(crate) fn begin_capture(stream: CUstream, go: impl Fn() -> CUresult) -> CUre
 /// A stream ends its recording; a failed end ends it too.
 pub(crate) fn end_capture(stream: CUstream, go: impl Fn() -> CUresult) -> CUresult {
     let status = go();
+    if let Some(member) = of_container() {
+        let less = |count: u32| Some(count.saturating_sub(1));
+        let _ = member.process.captures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
     gate::capture_ended(stream);
     status
+}
+
+/// Whether any stream of this process records.
+pub(crate) fn any_capture(member: Member) -> bool {
+    member.process.captures.load(Ordering::Relaxed) > 0
+}
+
+/// Whether this stream records: then what is put into it happens later, if at all.
+#[inline]
+pub(crate) fn captures(member: Member, stream: CUstream) -> bool {
+    any_capture(member) && {
+        let mut status = 0;
+        // SAFETY: a stream of the caller's, and a place for the answer.
+        real::cuStreamIsCapturing().is_some_and(|ask| unsafe { ask(stream, &mut status) } == SUCCESS) && status != 0
+    }
+}
+
+/// Does something of our own that would spoil a capture which checks all threads.
+pub(crate) fn relaxed(member: Member, what: impl FnOnce()) {
+    const RELAXED: u32 = 2;
+    let mut mode = RELAXED;
+    let exchange = real::cuThreadExchangeStreamCaptureMode().filter(|_| any_capture(member));
+    if let Some(exchange) = exchange {
+        // SAFETY: a mode to set, replaced by the one that was.
+        unsafe { exchange(&mut mode) };
+    }
+    what();
+    if let Some(exchange) = exchange {
+        // SAFETY: as above.
+        unsafe { exchange(&mut mode) };
+    }
 }
 
 /// Waits for a stream, or asks how far it is.
 #[inline(always)]
 pub(crate) fn wait(stream: CUstream, go: impl Fn() -> CUresult) -> CUresult {
     gate::before_sync(Wait::Stream(stream));
-    go()
+    let status = go();
+    pool::look_again_after_waiting();
+    status
 }
 
 /// Waits for an event, or asks whether it happened.
 #[inline(always)]
 pub(crate) fn wait_event(go: impl Fn() -> CUresult) -> CUresult {
     gate::before_sync(Wait::Event);
-    go()
+    let status = go();
+    pool::look_again_after_waiting();
+    status
 }
 
 /// Waits for a context, or does what implies it.
 #[inline(always)]
 pub(crate) fn wait_context(go: impl Fn() -> CUresult) -> CUresult {
     gate::before_sync(Wait::Context);
-    go()
+    let status = go();
+    pool::look_again_after_waiting();
+    status
 }
 
 /// A stream write to one word.

@@ -15,6 +15,7 @@ fn config(share: u32) -> ContainerConfig {
         gated: true,
         whole_card: false,
         enforcement: Enforcement::Audit,
+        context_bytes: 500 << 20,
     };
     let other = DeviceConfig { id: "MIG-1".into(), whole_card: true, memory_limit: 5, ..Default::default() };
     ContainerConfig { name: "team/job-0/main".into(), gate_writable: false, devices: vec![device, other] }
@@ -29,6 +30,12 @@ fn what_the_agent_writes_is_what_the_library_reads() {
     writer.set_config(&config(700)).unwrap();
     assert_eq!(reader.config(), (2, config(700)));
     assert_eq!(GateWriter::open(dir.path()).unwrap().config(), (2, config(700)));
+
+    let limits = reader.limits(0).unwrap();
+    assert_eq!((limits.memory, limits.context_bytes, limits.uuid), (2 << 30, 500 << 20, *b"0123456789abcdef"));
+    assert_eq!((limits.gated, limits.whole_card, limits.enforcement), (true, false, Enforcement::Audit));
+    assert_eq!((reader.limits(1).unwrap().memory, reader.devices()), (u64::MAX, 2));
+    assert!(reader.limits(MAX_DEVICES).is_none());
 
     assert!(reader.gate(0).unwrap().is_open(), "gates begin open");
     assert!(writer.set_gate(0, false) && !writer.set_gate(0, false));

@@ -60,6 +60,20 @@ impl Ledger {
         let (Some(asked), Some(own)) = (charges.asked.get(id.slot()), charges.held.get(id.slot())) else {
             return Err(OverLimit { used: u64::MAX });
         };
+        // Far from the limit a small charge needs no care: it is booked at once, and taken back in the unlikely case that the sum
+        // says no after all.
+        if bytes <= limit / 64 {
+            let comfortable = limit - limit / 8;
+            if self.sums(charges).0.saturating_add(bytes) <= comfortable {
+                own.fetch_add(bytes, SeqCst);
+                let sum = self.sums(charges).0;
+                if sum <= limit {
+                    self.booked(id, device, kind, bytes, sum);
+                    return Ok(());
+                }
+                take(own, bytes);
+            }
+        }
         for attempt in 0..PATIENCE {
             // Other threads of this process may be asking too.
             asked.fetch_add(bytes, SeqCst);
@@ -68,10 +82,7 @@ impl Ledger {
             if sum <= limit {
                 own.fetch_add(bytes, SeqCst);
                 take(asked, bytes);
-                if sum > totals.peak.load(Relaxed) {
-                    totals.peak.fetch_max(sum, Relaxed);
-                }
-                self.note(id, device, kind, bytes);
+                self.booked(id, device, kind, bytes, sum);
                 return Ok(());
             }
             take(asked, bytes);
@@ -93,10 +104,7 @@ impl Ledger {
     pub fn charge_unchecked(&self, id: ProcessId, device: usize, kind: Kind, bytes: u64) {
         let Some(own) = self.charges.get(device).and_then(|c| c.held.get(id.slot())) else { return };
         add(own, bytes);
-        if let Some(totals) = self.totals.0.get(device) {
-            totals.peak.fetch_max(self.used(device), Relaxed);
-        }
-        self.note(id, device, kind, bytes);
+        self.booked(id, device, kind, bytes, self.used(device));
     }
 
     /// The process gave memory back, or the driver refused it.
@@ -192,10 +200,13 @@ impl Ledger {
         (sum(&charges.held), asked)
     }
 
-    /// For people to look at: what a process holds by kind.
-    fn note(&self, id: ProcessId, device: usize, kind: Kind, bytes: u64) {
+    /// For people to look at: what a process holds by kind, and the most there ever was.
+    fn booked(&self, id: ProcessId, device: usize, kind: Kind, bytes: u64, sum: u64) {
         if let Some(counters) = self.counters(device, id.slot()) {
             add(&counters.held[kind as usize], bytes);
+        }
+        if let Some(totals) = self.totals.0.get(device).filter(|t| sum > t.peak.load(Relaxed)) {
+            totals.peak.fetch_max(sum, Relaxed);
         }
     }
 }

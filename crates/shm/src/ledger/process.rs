@@ -74,8 +74,10 @@ pub struct Process {
     pub pid: u32,
     /// The pid on the node, once the agent knows.
     pub host_pid: u32,
-    /// When it started, in clock ticks since boot, as `/proc/PID/stat` says; filled in by the agent.
+    /// When it started, in clock ticks since boot, as `/proc/PID/stat` says.
     pub start_time: u64,
+    /// The inode of the pid namespace that `pid` is of; 0 until the process has said so.
+    pub namespace: u64,
     /// A number the process drew, which its forked children do not share.
     pub token: u64,
     /// Launches of this process are held by the CPU gate, because streams cannot wait on this card or driver.
@@ -104,6 +106,7 @@ impl Ledger {
             slot.pid.store(pid, Relaxed);
             slot.host_pid.store(0, Relaxed);
             slot.start_time.store(0, Relaxed);
+            slot.namespace.store(0, Relaxed);
             slot.token.store(token, Relaxed);
             slot.flags.store(0, Relaxed);
             slot.name.store(name);
@@ -162,11 +165,20 @@ impl Ledger {
             state,
             pid: slot.pid.load(Relaxed),
             host_pid: slot.host_pid.load(Relaxed),
+            namespace: slot.namespace.load(Acquire),
             start_time: slot.start_time.load(Relaxed),
             token: slot.token.load(Relaxed),
             cpu_gate: slot.flags.load(Relaxed) & CPU_GATE != 0,
             name: slot.name.load(),
         })
+    }
+
+    /// The process says how its neighbours can tell that it is dead, should the agent be away.
+    pub fn describe_process(&self, id: ProcessId, start_time: u64, namespace: u64) {
+        if let Some(slot) = self.slot(id) {
+            slot.start_time.store(start_time, Relaxed);
+            slot.namespace.store(namespace, Release);
+        }
     }
 
     /// The agent says who the process is on the node.

@@ -17,6 +17,8 @@ fn a_slot_is_taken_identified_and_given_back_with_all_it_held() {
     let (dir, agent) = ledger();
     let library = LedgerFile::open(dir.path()).unwrap();
     let id = library.claim_process(17, 99, "python3").unwrap();
+    library.describe_process(id, 122, 4026531836);
+    assert_eq!(agent.process(id).map(|p| (p.start_time, p.namespace)), Some((122, 4026531836)));
     assert!(agent.identify_process(id, 4017, 123));
     let seen: Vec<_> = agent.processes().collect();
     assert_eq!(seen.len(), 1);

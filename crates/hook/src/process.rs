@@ -1,0 +1,267 @@
+//! This process as a member of its container: the shared pages, its slot in the ledger, and everything that must not outlive it.
+//!
+//! All of it lies in memory that the kernel wipes in a forked child ([`Process`] is unattached when zero), so that a child,
+//! however it was made, finds nothing of its parent's and becomes a member of its own at its first use of the GPU.
+
+use core::ffi::CStr;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use divvy_shm::ledger::ProcessId;
+use divvy_shm::{GatePage, Ledger};
+
+use crate::agent::Acquaintance;
+use crate::books::{Block, Books};
+use crate::device::Devices;
+use crate::hooks::context::Contexts;
+use crate::hooks::graph::Graphs;
+use crate::hooks::pool::Pools;
+use crate::hooks::vmm::Physical;
+use crate::lock::Lock;
+use crate::map::Map;
+use crate::{files, liveness};
+
+/// The state of a process.
+pub(crate) struct Process {
+    /// [`UNKNOWN`] and so on.
+    state: AtomicU32,
+    /// The process that wrote this, for kernels that do not wipe.
+    pid: AtomicU32,
+    attaching: Lock<()>,
+    /// One more than the slot, 0 before there is one.
+    slot: AtomicUsize,
+    generation: AtomicU64,
+    token: AtomicU64,
+    /// What this process holds.
+    pub(crate) books: Books,
+    /// Which device of the container each of the driver's is.
+    pub(crate) devices: Devices,
+    /// Contexts and what they were charged with.
+    pub(crate) contexts: Contexts,
+    /// Arrays by their handles.
+    pub(crate) arrays: Map<Block>,
+    /// Pools of stream-ordered memory.
+    pub(crate) pools: Pools,
+    /// Physical memory by handles and mappings.
+    pub(crate) physical: Physical,
+    /// Graphs that allocate.
+    pub(crate) graphs: Graphs,
+    /// What the agent was told.
+    pub(crate) agent: Acquaintance,
+    /// How many streams record a graph.
+    pub(crate) captures: AtomicU32,
+}
+
+const UNKNOWN: u32 = 0;
+/// In a container of Divvy's.
+const MEMBER: u32 = 1;
+/// In none: everything passes.
+const OUTSIDE: u32 = 2;
+/// In one whose pages cannot be used: nothing new is allowed.
+const BROKEN: u32 = 3;
+
+static HERE: AtomicPtr<Process> = AtomicPtr::new(null_mut());
+/// Set where the kernel cannot wipe memory at a fork.
+static CHECK_PID: AtomicU32 = AtomicU32::new(0);
+// Shared mappings stay valid across a fork, so these need no wiping.
+static GATE: AtomicPtr<GatePage> = AtomicPtr::new(null_mut());
+static LEDGER: AtomicPtr<Ledger> = AtomicPtr::new(null_mut());
+
+/// What a hook has to go by.
+#[derive(Clone, Copy)]
+pub(crate) enum Standing {
+    /// The process belongs to a container of Divvy's.
+    Member(Member),
+    /// It does not.
+    Outside,
+    /// It does, and its pages cannot be used.
+    Broken,
+}
+
+/// A process in a container of Divvy's.
+#[derive(Clone, Copy)]
+pub(crate) struct Member {
+    /// Its private state.
+    pub(crate) process: &'static Process,
+    /// What the container was granted.
+    pub(crate) gate: &'static GatePage,
+    /// What the container uses.
+    pub(crate) ledger: &'static Ledger,
+}
+
+/// Where this process stands; found out at the first call.
+#[inline]
+pub(crate) fn standing() -> Standing {
+    // SAFETY: set once to a mapping that is never unmapped.
+    let known = unsafe { HERE.load(Ordering::Acquire).as_ref() }.map_or(UNKNOWN, |p| p.state.load(Ordering::Acquire));
+    match known {
+        MEMBER if CHECK_PID.load(Ordering::Relaxed) == 0 => member(),
+        OUTSIDE => Standing::Outside,
+        BROKEN => Standing::Broken,
+        _ => attach(),
+    }
+}
+
+/// The member this process is, if it is one.
+#[inline]
+pub(crate) fn of_container() -> Option<Member> {
+    match standing() {
+        Standing::Member(member) => Some(member),
+        Standing::Outside | Standing::Broken => None,
+    }
+}
+
+/// Only after `state` said MEMBER: then all three are set.
+#[inline]
+fn member() -> Standing {
+    // SAFETY: set before the state was, to mappings that are never unmapped.
+    unsafe {
+        match (
+            HERE.load(Ordering::Relaxed).as_ref(),
+            GATE.load(Ordering::Relaxed).as_ref(),
+            LEDGER.load(Ordering::Relaxed).as_ref(),
+        ) {
+            (Some(process), Some(gate), Some(ledger)) => Standing::Member(Member { process, gate, ledger }),
+            _ => Standing::Broken,
+        }
+    }
+}
+
+#[cold]
+fn attach() -> Standing {
+    let Some(process) = own_memory() else { return Standing::Broken };
+    if CHECK_PID.load(Ordering::Relaxed) != 0 {
+        start_over_in_a_child(process);
+    }
+    let _one_at_a_time = process.attaching.lock();
+    if process.state.load(Ordering::Acquire) == UNKNOWN {
+        process.pid.store(own_pid(), Ordering::Relaxed);
+        let state = match files::open() {
+            Ok(Some((gate, ledger))) => {
+                GATE.store(gate, Ordering::Relaxed);
+                LEDGER.store(ledger, Ordering::Relaxed);
+                MEMBER
+            }
+            Ok(None) => OUTSIDE,
+            Err(fault) => {
+                crate::say!("{fault}; this container's GPU memory cannot be accounted for, so none is given out");
+                BROKEN
+            }
+        };
+        process.state.store(state, Ordering::Release);
+    }
+    match process.state.load(Ordering::Acquire) {
+        MEMBER => member(),
+        OUTSIDE => Standing::Outside,
+        _ => Standing::Broken,
+    }
+}
+
+/// The memory of [`Process`], mapped at the first call of all.
+fn own_memory() -> Option<&'static Process> {
+    let mapped = HERE.load(Ordering::Acquire);
+    if !mapped.is_null() {
+        // SAFETY: never unmapped.
+        return Some(unsafe { &*mapped });
+    }
+    let size = size_of::<Process>().next_multiple_of(4096);
+    // SAFETY: a fresh private mapping at a place of the kernel's choosing; zero is a valid Process.
+    unsafe {
+        let fresh = libc::mmap(
+            null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if fresh == libc::MAP_FAILED {
+            return None;
+        }
+        if libc::madvise(fresh, size, libc::MADV_WIPEONFORK) != 0 {
+            CHECK_PID.store(1, Ordering::Relaxed);
+        }
+        match HERE.compare_exchange(null_mut(), fresh.cast(), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Some(&*fresh.cast()),
+            Err(others) => {
+                libc::munmap(fresh, size);
+                Some(&*others)
+            }
+        }
+    }
+}
+
+/// Kernels before 4.14 do not wipe: a child recognises itself by its pid and wipes by hand.
+#[cold]
+fn start_over_in_a_child(process: &'static Process) {
+    let written_by = process.pid.load(Ordering::Acquire);
+    if written_by != 0 && written_by != own_pid() {
+        // SAFETY: a child begins with one thread, and zero is a valid Process.
+        unsafe { core::ptr::write_bytes(core::ptr::from_ref(process).cast_mut(), 0, 1) };
+    }
+}
+
+pub(crate) fn own_pid() -> u32 {
+    // SAFETY: asks the kernel for a number.
+    unsafe { libc::getpid() as u32 }
+}
+
+impl Member {
+    /// This process's slot in the ledger, taken at its first use of the GPU. `None` if all are taken.
+    #[inline]
+    pub(crate) fn id(self) -> Option<ProcessId> {
+        match self.process.slot.load(Ordering::Acquire) {
+            0 => self.enter(),
+            slot => ProcessId::from_parts(slot as u32 - 1, self.process.generation.load(Ordering::Relaxed)),
+        }
+    }
+
+    #[cold]
+    fn enter(self) -> Option<ProcessId> {
+        let _one_at_a_time = self.process.attaching.lock();
+        let slot = self.process.slot.load(Ordering::Acquire);
+        if slot != 0 {
+            return ProcessId::from_parts(slot as u32 - 1, self.process.generation.load(Ordering::Relaxed));
+        }
+        let name = liveness::command_name();
+        let name = CStr::from_bytes_until_nul(&name).ok().and_then(|n| n.to_str().ok()).unwrap_or_default();
+        let (pid, token) = (own_pid(), liveness::token());
+        let (start_time, namespace) = (liveness::start_time(pid).unwrap_or(0), liveness::own_namespace());
+        liveness::reap_former_self(self.ledger, pid, start_time, namespace);
+        let id = self.ledger.claim_process(pid, token, name).or_else(|| {
+            liveness::reap_the_dead(self.ledger);
+            self.ledger.claim_process(pid, token, name)
+        });
+        let Some(id) = id else {
+            crate::say!(
+                "all {} process slots of this container are taken; this process gets no GPU memory",
+                divvy_shm::MAX_PROCESSES
+            );
+            return None;
+        };
+        self.ledger.describe_process(id, start_time, namespace);
+        self.process.generation.store(id.generation(), Ordering::Relaxed);
+        self.process.token.store(token, Ordering::Relaxed);
+        self.process.slot.store(id.slot() + 1, Ordering::Release);
+        Some(id)
+    }
+
+    /// What this process is known by: slot, pid, and the number it drew.
+    pub(crate) fn identity(self) -> Option<(ProcessId, u32, u64)> {
+        let id = self.id()?;
+        Some((id, self.process.pid.load(Ordering::Relaxed), self.process.token.load(Ordering::Relaxed)))
+    }
+
+    /// The blocks of memory this process knows.
+    pub(crate) fn blocks(self) -> &'static Map<Block> {
+        &self.process.books.blocks
+    }
+
+    /// Whether a range of this process's addresses touches the shared pages.
+    pub(crate) fn touches_our_pages(self, address: u64, bytes: u64) -> bool {
+        let end = address.saturating_add(bytes);
+        let meets = |start: u64, size: usize| address < start + size as u64 && start < end;
+        meets(core::ptr::from_ref(self.gate) as u64, size_of::<GatePage>())
+            || meets(core::ptr::from_ref(self.ledger) as u64, size_of::<Ledger>())
+    }
+}
