@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 mod cluster;
+mod codegen;
 mod run;
 mod test;
 
@@ -17,6 +18,8 @@ struct Args {
 enum Chore {
     /// Everything that decides green: format, lints, unit tests, laws, end-to-end
     Test(test::Args),
+    /// Write all generated code anew (a test fails where it is stale)
+    Codegen,
     /// A real Kubernetes on this machine
     #[command(subcommand)]
     Cluster(cluster::Chore),
@@ -25,6 +28,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Args::parse().chore {
         Chore::Test(args) => test::run(&args),
+        Chore::Codegen => codegen::run(),
         Chore::Cluster(chore) => cluster::run(&chore),
     }
 }

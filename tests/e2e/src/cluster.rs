@@ -13,6 +13,7 @@ use crate::control_plane::{ControlPlane, Ground, write_kubeconfig};
 use crate::folder::Folder;
 use crate::image::Image;
 use crate::kubectl::{Kubectl, eventually};
+use crate::namespace::Namespace;
 use crate::network::Network;
 use crate::node::{self, Node, PAUSE};
 use crate::options::Options;
@@ -136,18 +137,13 @@ impl Cluster {
     }
 
     /// The control plane, to crash and restart its parts.
-    pub fn control_plane(&mut self) -> &mut ControlPlane {
-        &mut self.control_plane
+    pub fn control_plane(&self) -> &ControlPlane {
+        &self.control_plane
     }
 
-    /// The real nodes.
+    /// The real nodes, to crash and restart their parts.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
-    }
-
-    /// A real node, to crash and restart its parts.
-    pub fn node(&mut self, index: usize) -> &mut Node {
-        &mut self.nodes[index]
     }
 
     /// This machine's address as the nodes and pods see it, if there are nodes.
@@ -161,7 +157,7 @@ impl Cluster {
     }
 
     /// Waits until the API server answers again, after it was restarted.
-    pub fn wait_for_api_server(&mut self) -> anyhow::Result<()> {
+    pub fn wait_for_api_server(&self) -> anyhow::Result<()> {
         self.control_plane.wait_for_socket(Instant::now() + PATIENCE)?;
         eventually("the API server is ready", PATIENCE, || self.kubectl.say(&["get", "--raw", "/readyz"])).map(drop)
     }
@@ -178,10 +174,15 @@ impl Cluster {
         Ok(())
     }
 
+    /// A namespace of its own for a test. See [`Namespace`].
+    pub fn namespace(&self, hint: &str) -> anyhow::Result<Namespace<'_>> {
+        Namespace::create(self, hint)
+    }
+
     /// What its programs said last, for the report of a failure.
-    pub fn report(&mut self) -> String {
+    pub fn report(&self) -> String {
         let mut text = format!("cluster {}:\n", self.name);
-        let programs = self.control_plane.programs().chain(self.nodes.iter_mut().flat_map(Node::programs));
+        let programs = self.control_plane.programs().chain(self.nodes.iter().flat_map(Node::programs));
         for program in programs {
             let state = if program.running() { "running" } else { "ENDED" };
             let last = tail(program.log(), 12);

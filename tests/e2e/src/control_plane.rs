@@ -61,20 +61,17 @@ impl ControlPlane {
     }
 
     /// Starts what needs an API server that is ready: sooner, it is refused and waits for seconds before it asks again.
-    pub(crate) fn start_clients(&mut self) -> anyhow::Result<()> {
-        [&mut self.controller_manager, &mut self.scheduler].into_iter().flatten().try_for_each(Program::start)
+    pub(crate) fn start_clients(&self) -> anyhow::Result<()> {
+        [&self.controller_manager, &self.scheduler].into_iter().flatten().try_for_each(Program::start)
     }
 
     /// Every program of the control plane.
-    pub fn programs(&mut self) -> impl Iterator<Item = &mut Program> {
-        [&mut self.etcd, &mut self.api_server]
-            .into_iter()
-            .chain(&mut self.controller_manager)
-            .chain(&mut self.scheduler)
+    pub fn programs(&self) -> impl Iterator<Item = &Program> {
+        [&self.etcd, &self.api_server].into_iter().chain(&self.controller_manager).chain(&self.scheduler)
     }
 
     /// Waits until the API server takes connections.
-    pub(crate) fn wait_for_socket(&mut self, deadline: Instant) -> anyhow::Result<()> {
+    pub(crate) fn wait_for_socket(&self, deadline: Instant) -> anyhow::Result<()> {
         while TcpStream::connect(self.address).is_err() {
             self.etcd.must_run()?;
             self.api_server.must_run()?;

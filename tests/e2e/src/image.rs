@@ -118,9 +118,10 @@ impl Image {
         self
     }
 
-    /// The entry point.
+    /// The entry point. As in a Dockerfile it forgets the command there was; give one afterwards for arguments.
     pub fn entrypoint<const N: usize>(mut self, words: [&str; N]) -> Self {
         self.entrypoint = words.map(String::from).to_vec();
+        self.command.clear();
         self
     }
 

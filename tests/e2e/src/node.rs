@@ -7,19 +7,20 @@
 use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::control_plane::{Ground, merge, path};
 use crate::folder::Folder;
+use crate::kubectl::eventually;
 use crate::network::Network;
 use crate::options::{NodeOptions, Options};
-use crate::process::Program;
+use crate::process::{Program, tail};
 use crate::programs::sources;
 
 mod configuration;
@@ -29,6 +30,7 @@ mod configuration;
 pub struct Node {
     name: String,
     index: u8,
+    init: u32,
     folder: PathBuf,
     network: Network,
     enter: Vec<String>,
@@ -59,9 +61,9 @@ impl Node {
         let group = format!("divvy.{}.{}", all.name, options.name);
         cluster.note_control_group(&group)?;
         configuration::write(&folder.join("root/etc"), index, options, all, ground, registry)?;
-        let mut machine = machine(&folder, &group)?;
+        let machine = machine(&folder, &group)?;
         machine.start()?;
-        let init = wait_for_init(&folder, &mut machine)?;
+        let init = wait_for_init(&folder, &machine)?;
         network.connect(index, init)?;
 
         let mut enter = enter_group(&group);
@@ -87,9 +89,10 @@ impl Node {
                 format!("--node-labels={}", labels.join(",")),
             ],
         )?;
-        let mut node = Self {
+        let node = Self {
             name: options.name.clone(),
             index,
+            init,
             network,
             machine,
             containerd: Program::new("containerd", &folder, containerd).inside(enter.clone()),
@@ -97,8 +100,7 @@ impl Node {
             enter,
             folder,
         };
-        node.containerd.start()?;
-        node.wait_for_containerd()?;
+        node.start_containerd()?;
         node.kubelet.start()?;
         Ok(node)
     }
@@ -132,14 +134,21 @@ impl Node {
     }
 
     /// The name and end of every log of the node.
-    pub(crate) fn programs(&mut self) -> impl Iterator<Item = &mut Program> {
-        [&mut self.machine, &mut self.containerd, &mut self.kubelet].into_iter()
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &Program> {
+        [&self.machine, &self.containerd, &self.kubelet].into_iter()
     }
 
-    /// Restarts containerd and waits until it answers. Containers run on.
-    pub fn restart_containerd(&mut self) -> anyhow::Result<()> {
-        self.containerd.restart()?;
-        self.wait_for_containerd()
+    /// Starts containerd, after it was killed or stopped, and waits until it listens: a kubelet that starts without it gives up.
+    /// Containers run on meanwhile.
+    pub fn start_containerd(&self) -> anyhow::Result<()> {
+        self.containerd.start()?;
+        // Through the node's own root: from outside the path is too long for a socket's address.
+        let socket = format!("/proc/{}/root/run/containerd/containerd.sock", self.init);
+        eventually("containerd listens", Duration::from_secs(30), || {
+            self.containerd.must_run()?;
+            UnixStream::connect(&socket).with_context(|| tail(self.containerd.log(), 15))
+        })?;
+        Ok(())
     }
 
     /// Changes the kubelet's configuration; it takes effect when the kubelet is restarted.
@@ -153,24 +162,6 @@ impl Node {
     /// Cuts the node off from the control plane, or joins it again.
     pub fn partition(&self, cut: bool) -> anyhow::Result<()> {
         self.network.partition(self.index, cut)
-    }
-
-    fn wait_for_containerd(&mut self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let socket = self.root().join("run/containerd/containerd.sock");
-        // The socket's path may be too long for its address; a link in the working folder would do, but existence plus a first
-        // call by the kubelet is enough: containerd makes the socket when its services are up.
-        while !socket.exists() {
-            self.containerd.must_run()?;
-            if Instant::now() > deadline {
-                bail!(
-                    "containerd does not listen; its last words:\n{}",
-                    crate::process::tail(self.containerd.log(), 15)
-                );
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
     }
 }
 
@@ -206,18 +197,12 @@ pub(crate) fn compile_pause(into: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn wait_for_init(folder: &Path, machine: &mut Program) -> anyhow::Result<u32> {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        if let Ok(pid) = fs::read_to_string(folder.join("init.pid")) {
-            return Ok(pid.trim().parse()?);
-        }
+fn wait_for_init(folder: &Path, machine: &Program) -> anyhow::Result<u32> {
+    eventually("the node boots", Duration::from_secs(30), || {
         machine.must_run()?;
-        if Instant::now() > deadline {
-            bail!("the node does not boot; its last words:\n{}", crate::process::tail(machine.log(), 15));
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
+        let pid = fs::read_to_string(folder.join("init.pid")).with_context(|| tail(machine.log(), 15))?;
+        Ok(pid.trim().parse()?)
+    })
 }
 
 /// Writes a file as the node sees it.

@@ -6,35 +6,37 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::LazyLock;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal};
 
-/// One program of a cluster: how it is started, and the running process if there is one.
+/// One program of a cluster: how it is started, and the running process if there is one. Tests that share a cluster may use it
+/// from several threads.
 #[derive(Debug)]
 pub struct Program {
     name: String,
-    argv: Vec<String>,
     wrapper: Vec<String>,
     folder: PathBuf,
     log: PathBuf,
-    child: Option<Child>,
+    argv: Mutex<Vec<String>>,
+    child: Mutex<Option<Child>>,
 }
 
 impl Program {
     /// A program called `name`, run in `folder`, with its output in `log/NAME.log` there.
     pub fn new(name: &str, folder: &Path, argv: Vec<String>) -> Self {
         let log = folder.join("log").join(format!("{name}.log"));
-        Self { name: name.into(), argv, wrapper: Vec::new(), folder: folder.into(), log, child: None }
+        let (argv, child) = (Mutex::new(argv), Mutex::default());
+        Self { name: name.into(), wrapper: Vec::new(), folder: folder.into(), log, argv, child }
     }
 
     /// Puts words before the command line: another program that becomes this one, elsewhere.
-    pub fn inside(mut self, wrapper: Vec<String>) -> Self {
+    pub(crate) fn inside(mut self, wrapper: Vec<String>) -> Self {
         self.wrapper = wrapper;
         self
     }
@@ -50,37 +52,38 @@ impl Program {
     }
 
     /// Replaces the command line used by the next start.
-    pub fn set_argv(&mut self, argv: Vec<String>) {
-        self.argv = argv;
+    pub fn set_argv(&self, argv: Vec<String>) {
+        *lock(&self.argv) = argv;
     }
 
     /// Starts it; output is appended to its log.
-    pub fn start(&mut self) -> anyhow::Result<()> {
+    pub fn start(&self) -> anyhow::Result<()> {
         if self.running() {
             bail!("{} is already running", self.name);
         }
         let log = File::options().create(true).append(true).open(&self.log)?;
-        let mut words = self.wrapper.iter().chain(&self.argv);
+        let argv = lock(&self.argv).clone();
+        let mut words = self.wrapper.iter().chain(&argv);
         let mut command = until_we_end(words.next().context("an empty command line")?);
         command.args(words).current_dir(&self.folder);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        self.child = Some(spawn(command).with_context(|| format!("could not start {}", self.name))?);
+        *lock(&self.child) = Some(spawn(command).with_context(|| format!("could not start {}", self.name))?);
         Ok(())
     }
 
     /// Whether it runs now.
-    pub fn running(&mut self) -> bool {
-        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    pub fn running(&self) -> bool {
+        lock(&self.child).as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// An error with the end of its log, if it has ended by itself.
-    pub fn must_run(&mut self) -> anyhow::Result<()> {
+    pub fn must_run(&self) -> anyhow::Result<()> {
         if self.running() { Ok(()) } else { bail!("{} has ended; its last words:\n{}", self.name, tail(&self.log, 15)) }
     }
 
     /// The process itself. With a wrapper that forks (as entering a process namespace must), that is the wrapper's child.
     pub fn pid(&self) -> Option<Pid> {
-        let outer = self.child.as_ref()?.id();
+        let outer = lock(&self.child).as_ref()?.id();
         if self.wrapper.is_empty() {
             return Pid::from_raw(outer.cast_signed());
         }
@@ -95,50 +98,45 @@ impl Program {
     }
 
     /// Ends it at once, as a crash would, and collects it.
-    pub fn kill(&mut self) -> anyhow::Result<()> {
-        if self.running() {
-            self.signal(Signal::KILL)?;
-        }
-        self.collect(Duration::from_secs(10))?;
-        Ok(())
+    pub fn kill(&self) -> anyhow::Result<()> {
+        self.end(Signal::KILL, Duration::from_secs(10))
     }
 
     /// Asks it to end and waits for that.
-    pub fn stop(&mut self) -> anyhow::Result<()> {
-        if self.running() {
-            self.signal(Signal::TERM)?;
-        }
-        if self.collect(Duration::from_secs(20)).is_err() {
-            self.kill()?;
-        }
-        Ok(())
+    pub fn stop(&self) -> anyhow::Result<()> {
+        self.end(Signal::TERM, Duration::from_secs(20)).or_else(|_| self.kill())
     }
 
     /// Stops and starts it.
-    pub fn restart(&mut self) -> anyhow::Result<()> {
+    pub fn restart(&self) -> anyhow::Result<()> {
         self.stop()?;
         self.start()
     }
 
-    fn collect(&mut self, patience: Duration) -> anyhow::Result<Option<ExitStatus>> {
-        let Some(child) = self.child.as_mut() else { return Ok(None) };
+    fn end(&self, signal: Signal, patience: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + patience;
-        loop {
-            if let Some(status) = child.try_wait()? {
-                self.child = None;
-                return Ok(Some(status));
-            }
+        if self.running() {
+            // Between start and now a wrapper may not have come to its program yet.
+            crate::eventually(&self.name, patience, || self.signal(signal))?;
+        }
+        while self.running() {
             if Instant::now() > deadline {
                 bail!("{} does not end", self.name);
             }
             thread::sleep(Duration::from_millis(10));
         }
+        *lock(&self.child) = None;
+        Ok(())
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
+        if let Some(child) = lock(&self.child).as_mut() {
             // It may have ended by itself. What it started elsewhere goes with the node it was started on.
             let _ = child.kill();
             let _ = child.wait();
