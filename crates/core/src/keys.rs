@@ -149,6 +149,14 @@ pub const VCUDA_TIME: &str = "tencent.com/predicate-time";
 pub const GPUSHARE_MEMORY: &str = "aliyun.com/gpu-mem";
 /// A node's number of cards; on a pod (as label or resource) over how many cards its memory is spread.
 pub const GPUSHARE_COUNT: &str = "aliyun.com/gpu-count";
+/// Written on bound pods; the same names are variables in their containers.
+pub const GPUSHARE_INDEX: &str = "ALIYUN_COM_GPU_MEM_IDX";
+pub const GPUSHARE_DEVICE: &str = "ALIYUN_COM_GPU_MEM_DEV";
+pub const GPUSHARE_POD: &str = "ALIYUN_COM_GPU_MEM_POD";
+pub const GPUSHARE_ASSIGNED: &str = "ALIYUN_COM_GPU_MEM_ASSIGNED";
+pub const GPUSHARE_ASSUME_TIME: &str = "ALIYUN_COM_GPU_MEM_ASSUME_TIME";
+/// Which container has how much on which card, where it is more than one.
+pub const GPUSHARE_ALLOCATION: &str = "scheduler.framework.gpushare.allocation";
 /// On a node: opts it in.
 pub const GPUSHARE_NODE: &str = "gpushare";
 

@@ -5,6 +5,7 @@
 //! cards), they count here.
 
 pub(crate) mod names;
+pub(crate) mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -33,6 +33,11 @@ impl<'a> PodManifest<'a> {
         matches!(self.pod.get("kind").and_then(Value::as_str), None | Some("Pod" | keys::KUBESHARE1_KIND))
     }
 
+    /// A field of the metadata that is one word: its name, namespace or uid.
+    pub(crate) fn identity(&self, field: &str) -> &'a str {
+        self.pod.pointer(&format!("/metadata/{field}")).and_then(Value::as_str).unwrap_or_default()
+    }
+
     /// The scheduler the pod names.
     pub fn scheduler_name(&self) -> Option<&'a str> {
         self.spec("schedulerName")?.as_str()

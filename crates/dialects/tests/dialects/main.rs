@@ -1,9 +1,13 @@
-//! What pods say, dialect by dialect. Acceptance cases are named by the id they have in docs/compat-cases.md.
+//! What pods say, dialect by dialect, and what is shown to them in return. Acceptance cases are named by the id they have in docs/compat-cases.md.
 
+#[cfg(test)]
+mod emulate;
 #[cfg(test)]
 mod gpu_manager;
 #[cfg(test)]
 mod gpushare;
+#[cfg(test)]
+mod inspect;
 #[cfg(test)]
 mod kubegpu;
 #[cfg(test)]
@@ -12,6 +16,8 @@ mod kubeshare;
 mod laws;
 #[cfg(test)]
 mod native;
+#[cfg(test)]
+mod node;
 #[cfg(test)]
 mod several;
 #[cfg(test)]

@@ -1,7 +1,14 @@
 //! Pods in a few words, and readings taken apart.
 
-use divvy_core::ask::{DeviceAsk, GpuAsk};
+use std::collections::{BTreeMap, BTreeSet};
+
+use divvy_core::ask::{DeviceAsk, GpuAsk, MemoryAsk};
+use divvy_core::device::{Device, Inventory, Isolation, MemoryUnit};
+use divvy_core::grant::{ContainerGrant, Grant, Slice};
+use divvy_core::units::Bytes;
+use divvy_dialects::emulate::Place;
 use divvy_dialects::{DialectConfig, Field, Hints, Mistake, PodManifest, Reading, parse, sentence};
+use divvy_dialects::{Emulation, emulate};
 use serde_json::{Value, json};
 
 /// A pod under construction.
@@ -146,4 +153,113 @@ pub(crate) fn wrong_keys(mistakes: &[Mistake]) -> Vec<&str> {
             Field::Spec(path) => path,
         })
         .collect()
+}
+
+/// A node with these cards, each `(id, MiB)`.
+pub(crate) fn node(cards: &[(&str, u64)]) -> Inventory {
+    let device =
+        |(index, (id, mib)): (usize, &(&str, u64))| Device::gpu(*id, index as u32, "NVIDIA-V100", Bytes::mib(*mib));
+    Inventory {
+        v: Inventory::VERSION,
+        generation: 1,
+        devices: cards.iter().enumerate().map(device).collect(),
+        memory_unit: MemoryUnit::GiB,
+        agent: "0.1.0".into(),
+        driver: "550.54.15".into(),
+        refused: BTreeMap::new(),
+        foreign: BTreeMap::new(),
+    }
+}
+
+/// Grants each container the devices named for it, with exactly what it asked for.
+pub(crate) fn grant(ask: &GpuAsk, inventory: &Inventory, devices: &[&[&str]]) -> Grant {
+    let containers = ask.containers.iter().zip(devices).map(|(container, ids)| {
+        let wants = container.wants.iter().flat_map(|want| std::iter::repeat_n(want, want.count as usize));
+        let slices = wants.zip(*ids).map(|(want, id)| {
+            let device = inventory.devices.iter().find(|device| device.id.as_str() == *id).unwrap();
+            let absolute = |memory: MemoryAsk| match memory {
+                MemoryAsk::Nothing => Bytes::ZERO,
+                MemoryAsk::Bytes(bytes) => bytes,
+                MemoryAsk::Part(part) => device.bookable_memory().thousandths(part),
+                MemoryAsk::NodeUnits(units) => inventory.memory_unit.of(units),
+            };
+            let memory = absolute(want.memory);
+            Slice {
+                device: (*id).into(),
+                kind: want.kind,
+                memory,
+                memory_limit: want.memory_limit.map_or(memory, absolute).max(memory),
+                share: want.share,
+                share_limit: want.share_limit,
+                exclusive: want.exclusive,
+                isolation: Isolation::Intercept,
+                partition: None,
+            }
+        });
+        ContainerGrant { name: container.name.clone(), role: container.role, slices: slices.collect() }
+    });
+    Grant {
+        v: Grant::VERSION,
+        at: 1_700_000_000_123,
+        policy: "frag".into(),
+        containers: containers.collect(),
+        claim: None,
+    }
+}
+
+impl Pod {
+    /// The pod as the API server knows it.
+    pub(crate) fn named(mut self, namespace: &str, name: &str, uid: &str) -> Pod {
+        for (field, value) in [("namespace", namespace), ("name", name), ("uid", uid)] {
+            self.0["metadata"][field] = value.into();
+        }
+        self
+    }
+
+    /// What its users find once it is bound to these devices of node `n1`.
+    pub(crate) fn bound(
+        &self,
+        config: &DialectConfig,
+        inventory: &Inventory,
+        devices: &[&[&str]],
+        ports_taken: &[u16],
+    ) -> Emulation {
+        let ask = self.ask_with(config);
+        let grant = grant(&ask, inventory, devices);
+        let ports_taken: BTreeSet<u16> = ports_taken.iter().copied().collect();
+        let place = Place { node: "n1", inventory, ports_taken: &ports_taken };
+        emulate(&PodManifest::new(&self.0), &ask, &grant, &place)
+    }
+}
+
+/// An emulation as a text that can be compared at a glance.
+pub(crate) fn shown(emulation: &Emulation) -> String {
+    let mut out = String::new();
+    for (key, value) in &emulation.annotations {
+        out += &format!("annotation {key}={value}\n");
+    }
+    for (key, value) in &emulation.started {
+        out += &format!("started    {key}={value}\n");
+    }
+    for (container, promised) in &emulation.containers {
+        out += &format!("container {container}\n");
+        for (key, value) in &promised.env {
+            out += &format!("  env {key}={value}\n");
+        }
+        for mount in &promised.mounts {
+            out += &format!(
+                "  mount {} <- {:?}{}\n",
+                mount.path,
+                mount.source,
+                if mount.read_only { " (ro)" } else { "" }
+            );
+        }
+        for file in &promised.files {
+            out += &format!("  file {} ({} bytes)\n", file.path, file.content.len());
+        }
+        for (key, value) in &promised.annotations {
+            out += &format!("  annotation {key}={value}\n");
+        }
+    }
+    out
 }
