@@ -1,1 +1,56 @@
-//! Integer arithmetic of GPU-time shares: turns by virtual time, limits by duty cycle, debt.
+//! Whose turn it is on a GPU, and who pays for it: the arithmetic of time shares, without a clock, memory pages or a GPU.
+//!
+//! A [`Domain`] is one card, or several that some container holds together. The arbiter shows it now and then what every tenant has
+//! queued ([`Seen`]); [`Domain::step`] says which gates to open, how large chunks should be, and when to look again. The gates are on
+//! the GPU's side: a tenant whose gate is closed goes on submitting, so exclusive turns waste nothing.
+//!
+//! - **Turns.** While at most one tenant wants a card all gates are open. When several do, one owns the card. Tenants are ordered by
+//!   virtual time, GPU time used over request: who is furthest behind goes first. An owner that has drained its queue gives the card
+//!   up at once, for others' gaps are free; an owner with work is preempted when it is ahead by more than [`Tuning::lead`], and not
+//!   before [`Tuning::turn`], so that turns are long against a chunk. Who runs ahead of its share in somebody's gap is a *guest* and
+//!   leaves as soon as the host is back. A tenant with a request of zero is always a guest.
+//! - **Charges.** The wall time in which the card works is charged, all of it and no more ([`charge`]): to the owner, and, while a
+//!   chunk of the last owner still runs, split by what each completed.
+//! - **Limits.** A bucket per tenant that fills at its limit, with hysteresis, makes a duty cycle of [`Tuning::period`].
+//!
+//! All quantities are integers: nanoseconds, thousandths, units of work (a kernel launch is one).
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod bucket;
+mod charge;
+mod cost;
+mod domain;
+mod pace;
+mod tuning;
+mod turn;
+
+pub use domain::{Directive, Domain, LaneId, Outcome, Shares, TenantId};
+pub use tuning::Tuning;
+
+/// Nanoseconds.
+pub type Ns = u64;
+
+/// What a tenant has queued on a card, as its pages show it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Units in closed chunks and not finished.
+    pub queued: u32,
+    /// Units in chunks that are still being filled.
+    pub filling: u32,
+    /// Streams with work: each has at most one chunk in flight.
+    pub streams: u32,
+    /// Units finished since the beginning; wraps round.
+    pub completed: u32,
+    /// Units submitted since the beginning; wraps round.
+    pub submitted: u32,
+}
+
+impl Seen {
+    /// Is there anything the GPU has not finished, as far as we know?
+    pub fn has_work(&self) -> bool {
+        self.queued > 0 || self.filling > 0
+    }
+}

@@ -1,0 +1,322 @@
+//! Who pays for which stretch of a card's time.
+//!
+//! While one tenant alone has full chunks on the card, the time is its own. When a gate closes, the chunk in flight runs on beside
+//! the next owner's work, and nobody can see from outside which of the two the card worked on. Such time goes into a *pot*, which is
+//! shared out when it is known what each of them completed in it, at the cost per unit that was learnt while they were alone. A chunk
+//! that began before the pot has partly been paid for. Whoever is still in flight when the others have been served gets the rest: so
+//! a kernel of half a second pays for what it took from its neighbour's turns. A tenant that submits more slowly than the card works
+//! is charged for its work and not for the gaps.
+
+use crate::cost::UnitCost;
+use crate::domain::Lane;
+use crate::{Ns, Seen};
+
+/// A pot is shared out at the latest after this time, with what is known by then.
+const LONGEST_POT: Ns = 5_000_000;
+/// A chunk in flight behind a closed gate that took less than this of so many pots (in thousandths) is taken not to run at all: it
+/// waits for something else than its gate.
+const RUNNING: u64 = 100;
+const DOUBTS: u8 = 4;
+/// A pot of which the card may have stood still for more than this part teaches nothing about costs.
+const GAPPY: u64 = 8;
+/// How long a chunk in flight of unknown cost is believed in.
+const BELIEVED: Ns = 20_000_000;
+
+/// The books of one card.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Books {
+    /// Time not shared out yet.
+    pot: Ns,
+    /// So much of it the card may have stood still.
+    gap: Ns,
+    /// Time the card worked, as charged.
+    pub(crate) busy: Ns,
+}
+
+/// One tenant's account on one card.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account {
+    /// What a unit costs.
+    pub(crate) cost: UnitCost,
+    /// Everything charged so far.
+    pub(crate) charged: Ns,
+    /// Charged in this step, to be taken up by the tenant's virtual time and bucket.
+    pub(crate) fresh: Ns,
+    /// Chunks that may be running though the gate is closed: at most one per stream.
+    pub(crate) in_flight: u32,
+    /// Some of what it did since its last completion was not paid, or paid by guess.
+    pub(crate) guessed: bool,
+    /// Pots of which it took next to nothing while in flight.
+    pub(crate) doubts: u8,
+    /// Paid since its last completion.
+    paid: Ns,
+    /// How long it has been alone on the card, with full chunks queued, since its last completion.
+    alone: Option<Ns>,
+    /// ... or since its gate opened, with nothing of it begun before.
+    fresh_start: bool,
+    pot: InPot,
+}
+
+/// A lane's part in the pot.
+#[derive(Clone, Copy, Debug, Default)]
+struct InPot {
+    takes_part: bool,
+    done: u32,
+    claim: Claim,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Claim {
+    /// Nothing.
+    #[default]
+    None,
+    /// What it completed is worth this much.
+    Work(Ns),
+    /// What the others leave, and at most this much.
+    Rest(Ns),
+}
+
+impl Lane {
+    /// Is its work on the card during a stretch that ended with `now`?
+    fn worked(&self, now: &Seen) -> bool {
+        let completed = now.completed != self.seen.completed;
+        completed || if self.open { self.has_work() } else { self.account.in_flight > 0 }
+    }
+
+    fn done(&self, now: &Seen) -> u32 {
+        now.completed.wrapping_sub(self.seen.completed)
+    }
+
+    /// What is left to pay for the chunk in flight, generously.
+    fn left_to_pay(&self) -> Ns {
+        let expected = match self.account.cost.get() {
+            Some(ns) => ns.saturating_mul(u64::from(self.largest_chunk())).saturating_mul(2),
+            None => BELIEVED,
+        };
+        expected.saturating_sub(self.account.paid)
+    }
+
+    /// A completion was booked: what it runs now is unpaid.
+    fn settled(&mut self) {
+        (self.account.paid, self.account.guessed, self.account.doubts) = (0, false, 0);
+    }
+
+    /// Its gate opens or closes.
+    pub(crate) fn set_gate(&mut self, open: bool) {
+        let begun = self.account.in_flight > 0 || self.account.guessed;
+        if self.open && !open {
+            self.account.in_flight = if self.has_work() { self.seen.streams.max(1) } else { 0 };
+            self.account.guessed |= self.account.in_flight > 0;
+            self.account.alone = None;
+        } else if !self.open && open {
+            self.account.in_flight = 0;
+            self.account.fresh_start = !begun && self.seen.queued > 0;
+            self.account.alone = self.account.fresh_start.then_some(0);
+        }
+        self.open = open;
+    }
+
+    fn charge(&mut self, time: Ns) {
+        let account = &mut self.account;
+        account.charged = account.charged.saturating_add(time);
+        account.fresh = account.fresh.saturating_add(time);
+        account.paid = account.paid.saturating_add(time);
+    }
+}
+
+impl Books {
+    /// Books `elapsed`, which ended with the looks in `seen`. `mine` are the lanes of this card. A stretch longer than `coarse` may
+    /// hide a drained queue.
+    pub(crate) fn pass(&mut self, lanes: &mut [Lane], mine: &[usize], seen: &[Seen], elapsed: Ns, coarse: Ns) {
+        let mut working = 0;
+        for &i in mine {
+            let lane = &mut lanes[i];
+            lane.works = lane.worked(&seen[i]);
+            working += usize::from(lane.works);
+            if !lane.open && lane.done(&seen[i]) > 0 {
+                lane.account.in_flight = lane.account.in_flight.saturating_sub(1);
+            }
+        }
+        if working == 1 && self.pot == 0 {
+            let Some(&i) = mine.iter().find(|&&i| lanes[i].works) else { return };
+            if self.alone(&mut lanes[i], &seen[i], elapsed, elapsed > coarse) {
+                return;
+            }
+        }
+        if working > 0 {
+            self.pot = self.pot.saturating_add(elapsed);
+        }
+        let (mut completed, mut full) = (false, false);
+        for &i in mine {
+            let lane = &mut lanes[i];
+            if !lane.works {
+                continue;
+            }
+            let done = lane.done(&seen[i]);
+            lane.account.alone = None;
+            lane.account.pot.takes_part = true;
+            lane.account.pot.done = lane.account.pot.done.wrapping_add(done);
+            full |= lane.open && lane.seen.queued > 0 && (elapsed <= coarse || seen[i].queued > 0);
+            completed |= done > 0;
+        }
+        if working > 0 && !full {
+            self.gap = self.gap.saturating_add(elapsed);
+        }
+        let over = working == 0 || (working == 1 && completed);
+        if self.pot > 0 && (over || self.pot >= LONGEST_POT) {
+            self.share_out(lanes, mine, over);
+        }
+    }
+
+    /// One lane alone, nothing in the pot. `false` if its time cannot be told from gaps yet.
+    fn alone(&mut self, lane: &mut Lane, now: &Seen, elapsed: Ns, coarse: bool) -> bool {
+        let full = lane.seen.queued > 0 && (!coarse || now.queued > 0);
+        if !full && lane.account.cost.get().is_some() {
+            return false;
+        }
+        let done = lane.done(now);
+        let mut due = elapsed;
+        if !lane.open && done == 0 {
+            due = due.min(lane.left_to_pay());
+            if due < elapsed {
+                lane.account.in_flight = 0;
+            }
+        }
+        lane.charge(due);
+        self.busy = self.busy.saturating_add(due);
+        let account = &mut lane.account;
+        account.alone = account.alone.filter(|_| full).map(|time| time.saturating_add(elapsed));
+        if done > 0 {
+            match account.alone {
+                Some(time) if account.fresh_start => account.cost.learn_start(time, done),
+                Some(time) => account.cost.learn(time, done),
+                None if account.guessed => account.cost.guess(account.paid, done),
+                None => account.cost.bound(account.paid, done),
+            }
+            account.alone = (now.queued > 0 && lane.open).then_some(0);
+            account.fresh_start = false;
+            lane.settled();
+        }
+        true
+    }
+
+    /// Shares the pot out. `over` if nobody is in the middle of a chunk that began in it.
+    fn share_out(&mut self, lanes: &mut [Lane], mine: &[usize], over: bool) {
+        let (pot, sure) = (self.pot, self.pot.saturating_sub(self.gap));
+        let gaps = self.gap > pot / GAPPY;
+        let (mut firm, mut open, mut sharers) = (0u64, 0u64, 0u64);
+        for &i in mine {
+            let claim = claim(&lanes[i], gaps);
+            lanes[i].account.pot.claim = claim;
+            sharers += u64::from(lanes[i].account.pot.takes_part);
+            match claim {
+                Claim::None => {}
+                Claim::Work(ns) => firm = firm.saturating_add(ns),
+                Claim::Rest(_) => open += 1,
+            }
+        }
+        // All claims are met if there is enough; if there is more, it is the rest for those in flight; and if those are not there,
+        // whatever the card surely worked is shared as the claims are.
+        let scale_to = if firm > pot {
+            Some(pot)
+        } else if open == 0 && firm > 0 && firm < sure {
+            Some(sure)
+        } else {
+            None
+        };
+        // A served owner that had hardly any gaps is the witness that the rest went to those in flight, however long they take.
+        let witnessed = firm > 0 && !gaps;
+        let mut rest = pot.saturating_sub(firm);
+        let mut left = pot;
+        for &i in mine {
+            let lane = &mut lanes[i];
+            let due = match (lane.account.pot.claim, scale_to) {
+                (Claim::None, _) => continue,
+                (Claim::Work(ns), Some(to)) => scaled(to, ns, firm),
+                (Claim::Work(ns), None) => ns,
+                (Claim::Rest(most), _) => {
+                    let equal = rest / open.max(1);
+                    let due = if witnessed { equal } else { equal.min(most) };
+                    (rest, open) = (rest - due, open - 1);
+                    let little = due.saturating_mul(1000) < pot.saturating_mul(RUNNING);
+                    lane.account.doubts = if little { lane.account.doubts.saturating_add(1) } else { 0 };
+                    due
+                }
+            };
+            let due = due.min(left);
+            left -= due;
+            lane.charge(due);
+            self.busy = self.busy.saturating_add(due);
+        }
+        // What the card surely worked and nobody claims is everybody's.
+        let mut left = left.saturating_sub(pot - sure);
+        let mut heads = sharers.max(1);
+        for &i in mine {
+            if lanes[i].account.pot.takes_part {
+                let due = left / heads;
+                (left, heads) = (left - due, heads - 1);
+                lanes[i].charge(due);
+                self.busy = self.busy.saturating_add(due);
+            }
+        }
+        for &i in mine {
+            leave_pot(&mut lanes[i], sharers > 1, gaps, over);
+        }
+        (self.pot, self.gap) = (0, 0);
+    }
+
+    /// What a lane will have to pay for the pot, roughly.
+    pub(crate) fn pending(&self, lane: &Lane) -> Ns {
+        if lane.account.pot.takes_part { self.pot / 2 } else { 0 }
+    }
+}
+
+fn leave_pot(lane: &mut Lane, shared: bool, gaps: bool, over: bool) {
+    let part = core::mem::take(&mut lane.account.pot);
+    if !part.takes_part {
+        return;
+    }
+    let account = &mut lane.account;
+    account.guessed |= shared || gaps;
+    if part.done > 0 {
+        if account.guessed && !gaps {
+            account.cost.guess(account.paid, part.done);
+        }
+        lane.settled();
+        // What is in flight now began in the pot, and nobody knows when.
+        lane.account.guessed = (shared && !over) || gaps;
+    } else if !lane.open && account.doubts >= DOUBTS {
+        account.in_flight = 0;
+    }
+}
+
+fn claim(lane: &Lane, gaps: bool) -> Claim {
+    let account = &lane.account;
+    if !account.pot.takes_part {
+        return Claim::None;
+    }
+    if account.pot.done > 0 {
+        let cost = if gaps { account.cost.get() } else { account.cost.firm() };
+        return match cost {
+            Some(ns) => Claim::Work(ns.saturating_mul(u64::from(account.pot.done)).saturating_sub(account.paid)),
+            None => Claim::Rest(Ns::MAX),
+        };
+    }
+    if !lane.works {
+        return Claim::Work(0);
+    }
+    if !lane.open {
+        return Claim::Rest(lane.left_to_pay());
+    }
+    match account.cost.get() {
+        // Only a chunk that is being filled: it cannot have cost more than what is in it.
+        Some(ns) if lane.seen.queued == 0 => {
+            Claim::Rest(ns.saturating_mul(u64::from(lane.seen.filling)).saturating_sub(account.paid))
+        }
+        _ => Claim::Rest(Ns::MAX),
+    }
+}
+
+fn scaled(pot: Ns, claim: Ns, all: Ns) -> Ns {
+    if all == 0 { 0 } else { (u128::from(pot) * u128::from(claim) / u128::from(all)) as Ns }
+}

@@ -1,0 +1,75 @@
+//! What a unit of a tenant's work costs the card, as learnt by watching.
+
+use crate::Ns;
+
+/// Nanoseconds per unit, and how well they are known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UnitCost {
+    ns: Ns,
+    firm: bool,
+    /// Firm measurements ever made; wraps round.
+    pub(crate) measured: u32,
+}
+
+/// A guess this many times above what was firm says that the program does something else now.
+const QUITE_DIFFERENT: u64 = 4;
+/// ... if it is about something long.
+const LONG: Ns = 5_000_000;
+/// From the arbiter's store to the first work behind the gate, at the least.
+const OPENING: Ns = 10_000;
+
+impl UnitCost {
+    /// The cost, as far as anything is known.
+    pub(crate) fn get(self) -> Option<Ns> {
+        (self.ns > 0).then_some(self.ns)
+    }
+
+    /// The cost, if it was measured while the tenant was alone with full chunks.
+    pub(crate) fn firm(self) -> Option<Ns> {
+        self.get().filter(|_| self.firm)
+    }
+
+    /// A measurement between two completions, alone on the card.
+    pub(crate) fn learn(&mut self, time: Ns, units: u32) {
+        if !self.firm {
+            self.ns = 0;
+        }
+        self.blend(time, units);
+        self.firm = true;
+        self.measured = self.measured.wrapping_add(1);
+    }
+
+    /// A measurement from the opening of a gate to the first completion, alone on the card: some of it went to the opening, so it
+    /// only counts where nothing better is known.
+    pub(crate) fn learn_start(&mut self, time: Ns, units: u32) {
+        if !self.firm {
+            self.learn(time.saturating_sub(OPENING), units);
+        }
+    }
+
+    /// A time that may hold gaps.
+    pub(crate) fn bound(&mut self, time: Ns, units: u32) {
+        if !self.firm && (self.ns == 0 || sample(time, units) < self.ns) {
+            self.blend(time, units);
+        }
+    }
+
+    /// A time that was shared with others by guess.
+    pub(crate) fn guess(&mut self, time: Ns, units: u32) {
+        let expected = self.ns.saturating_mul(u64::from(units));
+        if self.firm && (time < LONG || time < expected.saturating_mul(QUITE_DIFFERENT)) {
+            return;
+        }
+        self.firm = false;
+        self.blend(time, units);
+    }
+
+    fn blend(&mut self, time: Ns, units: u32) {
+        let sample = sample(time, units);
+        self.ns = if self.ns == 0 { sample } else { (3 * self.ns + sample) / 4 };
+    }
+}
+
+fn sample(time: Ns, units: u32) -> Ns {
+    (time / u64::from(units.max(1))).max(1)
+}

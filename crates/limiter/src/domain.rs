@@ -1,0 +1,333 @@
+//! A card, or several that are held together, with the tenants that share it.
+
+use alloc::vec::Vec;
+
+use crate::bucket::Bucket;
+use crate::charge::{Account, Books};
+use crate::tuning::Tuning;
+use crate::{Ns, Seen, pace, turn};
+
+/// A program that submits nothing for so long waits for the card.
+const HELD_UP: Ns = 50_000;
+
+/// A tenant's place in a domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub(crate) u32);
+
+/// A tenant on one card: its place in the slice that [`Domain::step`] takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub usize);
+
+/// What a tenant may use of a card's time, in thousandths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shares {
+    /// Guaranteed. Zero means: only what others leave.
+    pub request: u32,
+    /// Never exceeded.
+    pub limit: u32,
+}
+
+/// What to do for one tenant on one card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Directive {
+    /// The lane it is for.
+    pub lane: LaneId,
+    /// The gate is open.
+    pub open: bool,
+    /// Units of work per chunk; 0 while nothing is known.
+    pub chunk_units: u32,
+    /// What a unit costs, in nanoseconds; 0 while nothing is known.
+    pub unit_ns: u32,
+    /// GPU time charged since the tenant was added.
+    pub charged: Ns,
+    /// Time with work behind a closed gate.
+    pub throttled: Ns,
+    /// Turns given.
+    pub turns: u64,
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Look again after this time.
+    pub next: Ns,
+    /// Several tenants want a card.
+    pub contended: bool,
+}
+
+/// One tenant on one card.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    pub(crate) tenant: usize,
+    pub(crate) device: usize,
+    pub(crate) seen: Seen,
+    pub(crate) account: Account,
+    /// The gate, as last set.
+    pub(crate) open: bool,
+    /// Had work on the card in the last stretch.
+    pub(crate) works: bool,
+    /// Time the gate was open without anything moving.
+    pub(crate) still: Ns,
+    /// Time since it last submitted anything.
+    pub(crate) silent: Ns,
+    pub(crate) throttled: Ns,
+    /// Units per chunk, as published.
+    pub(crate) chunk_units: u32,
+    /// Units per chunk before the last change, which chunks up to `recut` in the count of units may still have.
+    pub(crate) older_units: u32,
+    pub(crate) recut: u32,
+    /// Firm measurements of its cost when last counted, and when that was.
+    pub(crate) measured: u32,
+    pub(crate) measured_at: Ns,
+    /// When a few chunks were last gathered for a measurement.
+    pub(crate) gathered_at: Option<Ns>,
+}
+
+impl Lane {
+    /// The largest chunk that can be in flight.
+    pub(crate) fn largest_chunk(&self) -> u32 {
+        let older = self.recut.wrapping_sub(self.seen.completed);
+        let old_ones_left = older > 0 && older < u32::MAX / 2;
+        self.chunk_units.max(if old_ones_left { self.older_units } else { 1 }).max(1)
+    }
+
+    /// What a chunk takes, as far as known.
+    pub(crate) fn chunk_time(&self) -> Ns {
+        self.account.cost.get().unwrap_or(0).saturating_mul(u64::from(self.chunk_units))
+    }
+
+    /// A long chunk of it is running behind its closed gate: it needs no turn to go on.
+    pub(crate) fn runs_on(&self, long: Ns) -> bool {
+        self.account.in_flight > 0 && self.account.doubts == 0 && self.chunk_time() > long
+    }
+
+    /// Work that counts. A chunk that is being filled and has not moved for longer than it can take is done, though nobody said so:
+    /// its program does something else and will close it at its next call.
+    pub(crate) fn has_work(&self) -> bool {
+        self.seen.queued > 0 || (self.seen.filling > 0 && self.still < self.patience())
+    }
+
+    fn patience(&self) -> Ns {
+        let work = self.account.cost.get().unwrap_or(1_000_000).saturating_mul(u64::from(self.seen.filling));
+        work.saturating_mul(4).clamp(2_000_000, 1_000_000_000)
+    }
+}
+
+/// A tenant.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenant {
+    pub(crate) shares: Shares,
+    pub(crate) lanes: Vec<usize>,
+    pub(crate) bucket: Bucket,
+    /// GPU time used over request.
+    pub(crate) virt: i64,
+    /// Owns every card it holds.
+    pub(crate) owner: bool,
+    /// Runs in somebody's gap, ahead of its share.
+    pub(crate) guest: bool,
+    pub(crate) turn_began: Ns,
+    pub(crate) turns: u64,
+    /// Has had work since.
+    pub(crate) ready_since: Option<Ns>,
+    pub(crate) last_work: Option<Ns>,
+    /// Last had full chunks queued.
+    pub(crate) last_full: Ns,
+    /// Last completed something, or had nothing to complete.
+    pub(crate) last_moved: Ns,
+    pub(crate) wants: bool,
+    pub(crate) ready: bool,
+    /// Ready, and worth taking the card from somebody who has work.
+    pub(crate) pressing: bool,
+    pub(crate) gone: bool,
+    /// How much more it would have had of the time in which it had full chunks if that had been shared by request; negative if less.
+    pub(crate) grievance: i64,
+}
+
+impl Tenant {
+    /// Of `wanted` time it had `had`.
+    fn aggrieve(&mut self, wanted: Ns, had: Ns, most: Ns) {
+        let due = wanted.saturating_mul(u64::from(self.shares.request.min(1000))) / 1000;
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let change = i64::try_from(due).unwrap_or(i64::MAX).saturating_sub(i64::try_from(had).unwrap_or(i64::MAX));
+        self.grievance = self.grievance.saturating_add(change).clamp(-most, most);
+    }
+}
+
+/// One or several cards with the tenants that share them.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    pub(crate) tuning: Tuning,
+    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) lanes: Vec<Lane>,
+    /// Lanes by card.
+    pub(crate) cards: Vec<Vec<usize>>,
+    pub(crate) books: Vec<Books>,
+    /// When several last wanted a card.
+    pub(crate) contended_at: Vec<Option<Ns>>,
+    pub(crate) last: Option<Ns>,
+}
+
+impl Domain {
+    /// A domain of `cards` cards with nobody on them.
+    pub fn new(cards: usize, tuning: Tuning) -> Domain {
+        Domain {
+            tuning,
+            tenants: Vec::new(),
+            lanes: Vec::new(),
+            cards: alloc::vec![Vec::new(); cards],
+            books: alloc::vec![Books::default(); cards],
+            contended_at: alloc::vec![None; cards],
+            last: None,
+        }
+    }
+
+    /// A new tenant on `cards`; its lanes are the next ones, in that order. Its gates are open.
+    pub fn add(&mut self, shares: Shares, cards: &[usize]) -> TenantId {
+        let id = self.tenants.len();
+        let mut lanes = Vec::with_capacity(cards.len());
+        for &device in cards {
+            let lane = self.lanes.len();
+            let Some(card) = self.cards.get_mut(device) else { continue };
+            card.push(lane);
+            self.lanes.push(Lane {
+                tenant: id,
+                device,
+                seen: Seen::default(),
+                account: Account::default(),
+                open: true,
+                works: false,
+                still: 0,
+                silent: 0,
+                throttled: 0,
+                chunk_units: 0,
+                older_units: 0,
+                recut: 0,
+                measured: 0,
+                measured_at: 0,
+                gathered_at: None,
+            });
+            lanes.push(lane);
+        }
+        let virt = self.floor(shares.request > 0).unwrap_or(0);
+        self.tenants.push(Tenant {
+            shares,
+            lanes,
+            bucket: Bucket::new(shares.limit, self.tuning.period),
+            virt,
+            owner: false,
+            guest: false,
+            turn_began: 0,
+            turns: 0,
+            ready_since: None,
+            last_work: None,
+            last_full: 0,
+            last_moved: 0,
+            wants: false,
+            ready: false,
+            pressing: false,
+            gone: false,
+            grievance: 0,
+        });
+        TenantId(id as u32)
+    }
+
+    /// Changes a tenant's shares while it runs. How far it is ahead or behind, in GPU time, stays.
+    pub fn set_shares(&mut self, id: TenantId, shares: Shares) {
+        let floor = self.floor(shares.request > 0);
+        let Some(tenant) = self.tenants.get_mut(id.0 as usize) else { return };
+        if let Some(floor) = floor {
+            let lead = tenant.virt.saturating_sub(floor);
+            let (old, new) = (i128::from(weight(tenant.shares)), i128::from(weight(shares)));
+            let lead = i64::try_from(i128::from(lead) * old / new).unwrap_or(0);
+            tenant.virt = floor.saturating_add(lead);
+        }
+        tenant.bucket.set_limit(shares.limit, self.tuning.period);
+        tenant.shares = shares;
+    }
+
+    /// A tenant is gone; its lanes stay, closed to everybody, until the domain is made anew.
+    pub fn remove(&mut self, id: TenantId) {
+        let Some(tenant) = self.tenants.get_mut(id.0 as usize) else { return };
+        (tenant.gone, tenant.owner, tenant.wants, tenant.ready) = (true, false, false, false);
+        for &lane in &tenant.lanes {
+            self.lanes[lane].seen = Seen::default();
+            self.lanes[lane].account.in_flight = 0;
+        }
+    }
+
+    /// Takes a look: `seen` has one entry per lane, `now` never goes back.
+    pub fn step(&mut self, now: Ns, seen: &[Seen]) -> Outcome {
+        let elapsed = self.last.map_or(0, |last| now.saturating_sub(last));
+        self.last = Some(now);
+        if seen.len() == self.lanes.len() {
+            self.book(now, elapsed, seen);
+        }
+        turn::decide(self, now);
+        pace::set_chunks(self, now);
+        Outcome { next: pace::next_look(self, now), contended: turn::contended(self) }
+    }
+
+    fn book(&mut self, now: Ns, elapsed: Ns, seen: &[Seen]) {
+        for card in 0..self.cards.len() {
+            self.books[card].pass(&mut self.lanes, &self.cards[card], seen, elapsed, 4 * self.tuning.tick);
+        }
+        for (lane, &now_seen) in self.lanes.iter_mut().zip(seen) {
+            if !lane.open && lane.has_work() {
+                lane.throttled = lane.throttled.saturating_add(elapsed);
+            }
+            let moved = now_seen.completed != lane.seen.completed || now_seen.submitted != lane.seen.submitted;
+            lane.still = if moved { 0 } else { lane.still.saturating_add(if lane.open { elapsed } else { 0 }) };
+            let submitted = now_seen.submitted != lane.seen.submitted;
+            lane.silent = if submitted { 0 } else { lane.silent.saturating_add(elapsed) };
+            lane.seen = now_seen;
+        }
+        for tenant in self.tenants.iter_mut().filter(|t| !t.gone) {
+            let mut fresh = 0u64;
+            for &lane in &tenant.lanes {
+                fresh = fresh.saturating_add(core::mem::take(&mut self.lanes[lane].account.fresh));
+            }
+            // Held together, charged together: the mean over its cards.
+            let fresh = fresh / (tenant.lanes.len().max(1) as u64);
+            // Waiting hurts a program that is itself held up by it, and not one that goes on submitting.
+            let held_up = tenant.bucket.allows()
+                && tenant
+                    .lanes
+                    .iter()
+                    .any(|&lane| self.lanes[lane].seen.queued > 0 && self.lanes[lane].silent > HELD_UP);
+            tenant.bucket.pass(elapsed, fresh);
+            tenant.aggrieve(if held_up { elapsed } else { fresh }, fresh, self.tuning.credit);
+            let virt = fresh.saturating_mul(1000) / u64::from(weight(tenant.shares));
+            tenant.virt = tenant.virt.saturating_add(i64::try_from(virt).unwrap_or(i64::MAX));
+        }
+        turn::look(self, now);
+    }
+
+    /// The virtual time of the tenant that is furthest behind among those who want a card.
+    pub(crate) fn floor(&self, entitled: bool) -> Option<i64> {
+        let same = |t: &&Tenant| t.wants && !t.gone && (t.shares.request > 0) == entitled;
+        self.tenants.iter().filter(same).map(|t| t.virt).min()
+    }
+
+    /// What to do now, lane by lane.
+    pub fn directives(&self) -> impl Iterator<Item = Directive> + '_ {
+        self.lanes.iter().enumerate().map(|(i, lane)| Directive {
+            lane: LaneId(i),
+            open: lane.open,
+            chunk_units: lane.chunk_units,
+            unit_ns: lane.account.cost.get().map_or(0, |ns| u32::try_from(ns).unwrap_or(u32::MAX)),
+            charged: lane.account.charged,
+            throttled: lane.throttled,
+            turns: self.tenants[lane.tenant].turns,
+        })
+    }
+
+    /// Time a card worked, as charged to its tenants.
+    pub fn busy(&self, card: usize) -> Ns {
+        self.books.get(card).map_or(0, |b| b.busy)
+    }
+}
+
+/// What virtual time is divided by. Those with no request share their gaps equally.
+pub(crate) fn weight(shares: Shares) -> u32 {
+    if shares.request == 0 { 100 } else { shares.request }
+}

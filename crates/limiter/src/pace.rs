@@ -1,0 +1,85 @@
+//! How large chunks should be, and when to look again.
+
+use crate::Ns;
+use crate::domain::{Domain, Lane};
+use crate::turn;
+
+/// How long a measured cost is believed in. After that chunks become finer, and a tenant is made to gather a few of them, so that
+/// one can be timed from end to end.
+const STALE: Ns = 1_000_000_000;
+/// How long after the last contention chunks stay fine.
+const REMEMBERED: Ns = 1_000_000_000;
+/// How long after the last contention looks stay close.
+const ALERT: Ns = 20_000_000;
+/// How long it gathers, at most.
+const GATHERING: Ns = 3_000_000;
+
+impl Lane {
+    fn is_stale(&self, now: Ns) -> bool {
+        now.saturating_sub(self.measured_at) > STALE
+    }
+
+    /// Should it not have a turn yet, because some chunks are to run one after the other in it?
+    pub(crate) fn gathers(&mut self, now: Ns) -> bool {
+        if !self.is_stale(now) || self.open || self.seen.queued >= self.chunk_units.saturating_mul(3) {
+            return false;
+        }
+        match self.gathered_at {
+            Some(at) if now.saturating_sub(at) < GATHERING => true,
+            Some(at) if now.saturating_sub(at) < STALE => false,
+            _ => {
+                self.gathered_at = Some(now);
+                true
+            }
+        }
+    }
+}
+
+/// Most units in a chunk: a program whose kernels suddenly take a thousand times longer is still taken back within reason.
+const MOST_UNITS: u64 = 1 << 16;
+
+pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
+    for i in 0..domain.lanes.len() {
+        let tenant = &domain.tenants[domain.lanes[i].tenant];
+        let card = domain.lanes[i].device;
+        // Neighbours come and go; chunks that follow every pause of theirs are always of the wrong size.
+        let others = domain.contended_at[card].is_some_and(|at| now.saturating_sub(at) < REMEMBERED);
+        let fine = others || tenant.bucket.is_limited();
+        let lane = &mut domain.lanes[i];
+        let Some(cost) = lane.account.cost.get() else { continue };
+        let target = if fine { domain.tuning.chunk } else { domain.tuning.sparse_chunk };
+        let target = if others && lane.is_stale(now) { target / 4 } else { target };
+        // Chunks of several streams are in flight together.
+        let target = target / u64::from(lane.seen.streams.max(1));
+        let units = ((target + cost / 2) / cost).clamp(1, MOST_UNITS) as u32;
+        // A hint that trembles costs the library a cache line each time and helps nobody.
+        let near = lane.chunk_units.abs_diff(units) <= units / 8;
+        if lane.chunk_units == 0 || !near {
+            (lane.older_units, lane.recut) = (lane.largest_chunk(), lane.seen.submitted);
+            lane.chunk_units = units;
+        }
+    }
+}
+
+pub(crate) fn next_look(domain: &Domain, now: Ns) -> Ns {
+    let tuning = &domain.tuning;
+    if turn::contended(domain) {
+        return tuning.tick;
+    }
+    let mut next = tuning.idle_tick;
+    if domain.contended_at.iter().flatten().any(|&at| now.saturating_sub(at) < ALERT) {
+        next = next.min(tuning.tick.saturating_mul(2));
+    }
+    for tenant in domain.tenants.iter().filter(|t| !t.gone) {
+        // A program that thinks for a moment will be back.
+        if tenant.last_work.is_none_or(|last| now.saturating_sub(last) > ALERT) {
+            continue;
+        }
+        next = next.min(tuning.alone_tick);
+        if let Some(change) = tenant.bucket.next_change() {
+            let runs = tenant.lanes.iter().any(|&l| domain.lanes[l].open || domain.lanes[l].account.in_flight > 0);
+            next = next.min(if runs { tuning.limited_tick } else { change.max(tuning.tick) });
+        }
+    }
+    next
+}

@@ -1,0 +1,183 @@
+//! Who owns a card.
+
+use alloc::vec::Vec;
+
+use crate::domain::{Domain, Tenant};
+use crate::{Ns, domain};
+
+/// A tenant that missed more than this is protected from guests.
+const GRIEVED: i64 = 2_000_000;
+
+/// Brings up to date who wants a card, and holds virtual times within their bounds.
+pub(crate) fn look(domain: &mut Domain, now: Ns) {
+    let tuning = domain.tuning;
+    for lane in &mut domain.lanes {
+        if lane.measured != lane.account.cost.measured {
+            (lane.measured, lane.measured_at) = (lane.account.cost.measured, now);
+        }
+    }
+    for tenant in domain.tenants.iter_mut().filter(|t| !t.gone) {
+        let (mut work, mut full, mut wait) = (false, false, false);
+        for &lane in &tenant.lanes {
+            let lane = &mut domain.lanes[lane];
+            work |= lane.has_work();
+            full |= lane.seen.queued > 0;
+            wait |= lane.runs_on(tuning.turn);
+            wait |= lane.gathers(now);
+            if lane.still == 0 {
+                tenant.last_moved = now;
+            }
+        }
+        if work {
+            tenant.last_work = Some(now);
+            tenant.ready_since.get_or_insert(now);
+        } else {
+            tenant.ready_since = None;
+            tenant.last_moved = now;
+        }
+        if full {
+            tenant.last_full = now;
+        }
+        let since = tenant.ready_since.map_or(0, |since| now.saturating_sub(since));
+        tenant.wants = tenant.last_work.is_some_and(|last| now.saturating_sub(last) < tuning.hold);
+        tenant.ready = (full || (work && since >= tuning.ripe)) && !wait;
+        // Nobody waits for a chunk that is still being filled; the longer it fills, the fewer switches.
+        tenant.pressing = tenant.ready && (full || since >= tuning.ripe.saturating_mul(5));
+    }
+    for entitled in [true, false] {
+        let Some(floor) = domain.floor(entitled) else { continue };
+        for tenant in domain.tenants.iter_mut().filter(|t| !t.gone && (t.shares.request > 0) == entitled) {
+            let debt = tuning.debt.saturating_mul(1000) / u64::from(domain::weight(tenant.shares));
+            let most = floor.saturating_add(i64::try_from(debt).unwrap_or(i64::MAX));
+            let least = floor.saturating_sub(i64::try_from(tuning.credit).unwrap_or(i64::MAX));
+            tenant.virt = tenant.virt.min(most);
+            if !tenant.wants {
+                tenant.virt = tenant.virt.max(least);
+            }
+        }
+    }
+}
+
+/// Moves ownership and sets the gates.
+pub(crate) fn decide(domain: &mut Domain, now: Ns) {
+    let contended: Vec<bool> = (0..domain.cards.len()).map(|card| wanting(domain, card) > 1).collect();
+    for (at, _) in domain.contended_at.iter_mut().zip(&contended).filter(|(_, c)| **c) {
+        *at = Some(now);
+    }
+    for i in 0..domain.tenants.len() {
+        let tenant = &mut domain.tenants[i];
+        if tenant.owner && (tenant.gone || !tenant.wants || !tenant.bucket.allows()) {
+            tenant.owner = false;
+        }
+    }
+    let mut candidates: Vec<usize> = (0..domain.tenants.len())
+        .filter(|&i| {
+            let tenant = &domain.tenants[i];
+            !tenant.gone && !tenant.owner && tenant.ready && tenant.bucket.allows()
+        })
+        .collect();
+    candidates.sort_by_key(|&i| rank(domain, i));
+    for candidate in candidates {
+        if let Some(hosts) = displaced(domain, candidate, now) {
+            let guest = hosts.iter().any(|&host| rank(domain, candidate) > rank(domain, host));
+            for host in hosts {
+                domain.tenants[host].owner = false;
+            }
+            let tenant = &mut domain.tenants[candidate];
+            (tenant.owner, tenant.guest, tenant.turn_began) = (true, guest, now);
+            (tenant.last_full, tenant.last_moved) = (now, now);
+            tenant.turns += 1;
+        }
+    }
+    for i in 0..domain.lanes.len() {
+        let tenant = &domain.tenants[domain.lanes[i].tenant];
+        let must_own = tenant.lanes.iter().any(|&lane| contended[domain.lanes[lane].device]);
+        let open = !tenant.gone && tenant.bucket.allows() && (tenant.owner || !must_own);
+        domain.lanes[i].set_gate(open);
+    }
+}
+
+/// Order of service: who has a request before who has none, then who is furthest behind.
+fn rank(domain: &Domain, i: usize) -> (bool, i64) {
+    let tenant = &domain.tenants[i];
+    (tenant.shares.request == 0, virt(domain, tenant))
+}
+
+/// Virtual time including what is in the pots.
+fn virt(domain: &Domain, tenant: &Tenant) -> i64 {
+    let pending: u64 =
+        tenant.lanes.iter().map(|&lane| domain.books[domain.lanes[lane].device].pending(&domain.lanes[lane])).sum();
+    let pending = pending / (tenant.lanes.len().max(1) as u64);
+    let pending = pending.saturating_mul(1000) / u64::from(domain::weight(tenant.shares));
+    tenant.virt.saturating_add(i64::try_from(pending).unwrap_or(i64::MAX))
+}
+
+/// Whom the candidate would displace, if everybody who owns one of its cards may be displaced by it.
+fn displaced(domain: &Domain, candidate: usize, now: Ns) -> Option<Vec<usize>> {
+    let mut hosts = Vec::new();
+    for &lane in &domain.tenants[candidate].lanes {
+        let card = domain.lanes[lane].device;
+        let owner = domain.cards[card].iter().map(|&l| domain.lanes[l].tenant).find(|&t| domain.tenants[t].owner);
+        match owner {
+            None => {}
+            Some(owner) if hosts.contains(&owner) => {}
+            Some(owner) if gives_way(domain, owner, candidate, now) => hosts.push(owner),
+            Some(_) => return None,
+        }
+    }
+    Some(hosts)
+}
+
+fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
+    let tuning = &domain.tuning;
+    let host = &domain.tenants[owner];
+    let turn = now.saturating_sub(host.turn_began);
+    let ahead = rank(domain, candidate) > rank(domain, owner);
+    // A host that comes off badly by its guests keeps the card through its short gaps.
+    let drain = if ahead && host.grievance > GRIEVED { tuning.anticipation } else { tuning.drain };
+    let drained = now.saturating_sub(host.last_full) >= drain;
+    if drained && turn >= tuning.ripe {
+        return true;
+    }
+    if now.saturating_sub(host.last_moved) >= patience(domain, host) {
+        return true;
+    }
+    if !domain.tenants[candidate].pressing {
+        return false;
+    }
+    let ((host_class, host_virt), (class, virt)) = (rank(domain, owner), rank(domain, candidate));
+    if host_class != class {
+        return host_class && turn >= tuning.guest_turn;
+    }
+    let lead = host_virt.saturating_sub(virt);
+    if host.guest {
+        lead > 0 && turn >= tuning.guest_turn
+    } else {
+        lead > i64::try_from(tuning.lead).unwrap_or(i64::MAX) && turn >= shortest_turn(domain, host)
+    }
+}
+
+/// How long an owner may show no progress: four chunks, and never less than [`Tuning::stuck`](crate::Tuning::stuck).
+fn patience(domain: &Domain, tenant: &Tenant) -> Ns {
+    chunk(domain, tenant).saturating_mul(4).max(domain.tuning.stuck)
+}
+
+/// An entitled owner with work keeps the card at least so long: some chunks, so that most of the turn is its own.
+fn shortest_turn(domain: &Domain, tenant: &Tenant) -> Ns {
+    let tuning = &domain.tuning;
+    chunk(domain, tenant).saturating_mul(4).clamp(tuning.turn, tuning.turn.saturating_mul(8))
+}
+
+/// What a tenant's chunk takes.
+fn chunk(domain: &Domain, tenant: &Tenant) -> Ns {
+    tenant.lanes.iter().map(|&lane| domain.lanes[lane].chunk_time()).max().unwrap_or(0)
+}
+
+fn wanting(domain: &Domain, card: usize) -> usize {
+    domain.cards[card].iter().filter(|&&lane| domain.tenants[domain.lanes[lane].tenant].wants).count()
+}
+
+/// Do several tenants want a card?
+pub(crate) fn contended(domain: &Domain) -> bool {
+    (0..domain.cards.len()).any(|card| wanting(domain, card) > 1)
+}

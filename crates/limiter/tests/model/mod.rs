@@ -1,0 +1,442 @@
+//! A card in a few hundred lines: contexts that take turns by time slice, streams of chunks behind gates, programs that launch and
+//! synchronise, and the arbiter's looks with the jitter of a real machine. Events only, no clock.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::collections::VecDeque;
+
+use divvy_limiter::{Domain, Ns, Seen, Shares, TenantId, Tuning};
+
+pub(crate) const US: Ns = 1_000;
+pub(crate) const MS: Ns = 1_000_000;
+pub(crate) const SEC: Ns = 1_000_000_000;
+
+/// What a tenant's program does: launches kernels, synchronises now and then, thinks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Program {
+    /// GPU time of a kernel.
+    pub(crate) kernel: Ns,
+    /// Every so many kernels one takes `long` instead.
+    pub(crate) every: u32,
+    pub(crate) long: Ns,
+    /// CPU time of a launch.
+    pub(crate) launch: Ns,
+    /// Launches between synchronisations; 0 for never.
+    pub(crate) burst: u32,
+    /// CPU time after each.
+    pub(crate) think: Ns,
+    /// When it works: from, and until.
+    pub(crate) from: Ns,
+    pub(crate) until: Ns,
+    /// Works only in the first part of each such pair of spans, if not zero.
+    pub(crate) on_off: (Ns, Ns),
+}
+
+impl Program {
+    /// Big matrix multiplications: the GPU is the bottleneck.
+    pub(crate) fn mm() -> Program {
+        Program {
+            kernel: 209 * US,
+            every: 0,
+            long: 0,
+            launch: 5 * US,
+            burst: 20,
+            think: 30 * US,
+            from: 0,
+            until: Ns::MAX,
+            on_off: (0, 0),
+        }
+    }
+
+    /// Small kernels: the CPU is the bottleneck.
+    pub(crate) fn small() -> Program {
+        Program { kernel: 4 * US, launch: 10 * US, burst: 200, think: 20 * US, ..Program::mm() }
+    }
+
+    /// A training step: mixed kernels, the GPU mostly busy, one synchronisation a step.
+    pub(crate) fn train() -> Program {
+        Program {
+            kernel: 20 * US,
+            every: 10,
+            long: 150 * US,
+            launch: 12 * US,
+            burst: 700,
+            think: 500 * US,
+            ..Program::mm()
+        }
+    }
+
+    pub(crate) fn kernels_of(kernel: Ns) -> Program {
+        Program { kernel, ..Program::mm() }
+    }
+}
+
+enum Op {
+    Wait,
+    Kernel(Ns),
+    Write(u32),
+}
+
+struct Tenant {
+    id: TenantId,
+    program: Program,
+    queue: VecDeque<Op>,
+    kernels: usize,
+    launched: u64,
+    submitted: u32,
+    ended: u32,
+    completed: u32,
+    gate: bool,
+    /// The card sees the gate open from here on.
+    gate_seen: Ns,
+    turn: u32,
+    began_open: bool,
+    began_turn: u32,
+    chunk_units: u32,
+    slow_start: u32,
+    cpu: Ns,
+    syncing: bool,
+    in_burst: u32,
+    pub(crate) gpu: Ns,
+    by_slot: Vec<Ns>,
+    done: u64,
+    waited_since: Ns,
+    worst_wait: Ns,
+}
+
+pub(crate) struct Card {
+    pub(crate) domain: Domain,
+    tenants: Vec<Tenant>,
+    pub(crate) now: Ns,
+    managed: bool,
+    running: Option<usize>,
+    op_ends: Ns,
+    op_began: Ns,
+    slice_ends: Ns,
+    look: Ns,
+    rng: u64,
+    pub(crate) looks: u64,
+}
+
+/// Resolution of the record of who ran when.
+pub(crate) const SLOT: Ns = 50 * MS;
+const SLICE: Ns = 2 * MS;
+const SWITCH: Ns = 40 * US;
+const FRONT_END: Ns = 1_400;
+const DEPTH: usize = 1024;
+
+impl Card {
+    pub(crate) fn new(tuning: Tuning) -> Card {
+        Card {
+            domain: Domain::new(1, tuning),
+            tenants: Vec::new(),
+            now: 0,
+            managed: true,
+            running: None,
+            op_ends: Ns::MAX,
+            op_began: 0,
+            slice_ends: 0,
+            look: 0,
+            rng: 0x9e37_79b9_7f4a_7c15,
+            looks: 0,
+        }
+    }
+
+    /// Nobody arbitrates: plain time slicing.
+    pub(crate) fn unmanaged(mut self) -> Card {
+        self.managed = false;
+        self
+    }
+
+    /// Another course of latencies and late looks.
+    pub(crate) fn seeded(mut self, seed: u64) -> Card {
+        self.rng = seed | 1;
+        self
+    }
+
+    /// Changes a tenant's shares while it runs.
+    pub(crate) fn set_shares(&mut self, id: TenantId, request: u32, limit: u32) {
+        self.domain.set_shares(id, Shares { request, limit });
+    }
+
+    pub(crate) fn add(&mut self, request: u32, limit: u32, program: Program) -> TenantId {
+        let id = self.domain.add(Shares { request, limit }, &[0]);
+        self.tenants.push(Tenant {
+            id,
+            program,
+            queue: VecDeque::new(),
+            kernels: 0,
+            launched: 0,
+            submitted: 0,
+            ended: 0,
+            completed: 0,
+            gate: true,
+            gate_seen: 0,
+            turn: 0,
+            began_open: true,
+            began_turn: 0,
+            chunk_units: 0,
+            slow_start: 1,
+            cpu: program.from,
+            syncing: false,
+            in_burst: 0,
+            gpu: 0,
+            by_slot: Vec::new(),
+            done: 0,
+            waited_since: 0,
+            worst_wait: 0,
+        });
+        id
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        self.rng % below.max(1)
+    }
+
+    pub(crate) fn run_until(&mut self, end: Ns) {
+        loop {
+            let next = self.next_event();
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            for i in 0..self.tenants.len() {
+                self.cpu(i);
+            }
+            self.gpu();
+            if self.managed && self.now >= self.look {
+                self.arbitrate();
+                self.gpu();
+            }
+        }
+    }
+
+    fn next_event(&self) -> Ns {
+        let mut next = if self.managed { self.look } else { Ns::MAX };
+        for t in &self.tenants {
+            if !t.syncing && t.kernels < DEPTH && t.cpu < t.program.until {
+                next = next.min(t.cpu);
+            }
+            if matches!(t.queue.front(), Some(Op::Wait)) && t.gate && t.gate_seen > self.now {
+                next = next.min(t.gate_seen);
+            }
+        }
+        if self.running.is_some() {
+            next = next.min(self.op_ends);
+            if self.slice_ends > self.now {
+                next = next.min(self.slice_ends);
+            }
+        }
+        next.max(self.now)
+    }
+
+    fn cpu(&mut self, i: usize) {
+        let now = self.now;
+        let managed = self.managed;
+        let t = &mut self.tenants[i];
+        if t.syncing && t.queue.is_empty() {
+            t.syncing = false;
+            t.cpu = now + t.program.think;
+            t.in_burst = 0;
+            let (on, off) = t.program.on_off;
+            if on > 0 && (t.cpu - t.program.from) % (on + off) >= on {
+                t.cpu += on + off - (t.cpu - t.program.from) % (on + off);
+            }
+        }
+        while !t.syncing && t.kernels < DEPTH && t.cpu <= now && t.cpu < t.program.until {
+            let p = t.program;
+            let passed = t.began_open || t.began_turn != t.turn;
+            if managed && t.submitted != t.ended && !t.gate && passed {
+                // The library sees the gate closed and does not add to a chunk that has passed it.
+                t.ended = t.submitted;
+                t.queue.push_back(Op::Write(t.submitted));
+            }
+            if managed && t.submitted == t.ended {
+                t.queue.push_back(Op::Wait);
+                (t.began_open, t.began_turn) = (t.gate, t.turn);
+            }
+            t.launched += 1;
+            let long = p.every > 0 && t.launched.is_multiple_of(u64::from(p.every));
+            t.queue.push_back(Op::Kernel(if long { p.long } else { p.kernel }));
+            t.kernels += 1;
+            t.submitted += 1;
+            let most = if t.chunk_units > 0 { t.chunk_units } else { t.slow_start };
+            if managed && t.submitted - t.ended >= most {
+                t.ended = t.submitted;
+                t.queue.push_back(Op::Write(t.submitted));
+            }
+            t.in_burst += 1;
+            t.cpu = now + p.launch;
+            if p.burst > 0 && t.in_burst >= p.burst {
+                if managed && t.submitted != t.ended {
+                    t.ended = t.submitted;
+                    t.queue.push_back(Op::Write(t.submitted));
+                }
+                t.syncing = true;
+            }
+        }
+    }
+
+    fn runnable(&self, i: usize) -> bool {
+        let t = &self.tenants[i];
+        match t.queue.front() {
+            None => false,
+            Some(Op::Wait) => t.gate && t.gate_seen <= self.now,
+            Some(_) => true,
+        }
+    }
+
+    fn account(&mut self, i: usize, from: Ns, to: Ns) {
+        let t = &mut self.tenants[i];
+        t.gpu += to - from;
+        let mut at = from;
+        while at < to {
+            let slot = (at / SLOT) as usize;
+            if t.by_slot.len() <= slot {
+                t.by_slot.resize(slot + 1, 0);
+            }
+            let end = to.min((slot as u64 + 1) * SLOT);
+            t.by_slot[slot] += end - at;
+            at = end;
+        }
+    }
+
+    fn gpu(&mut self) {
+        loop {
+            if let Some(i) = self.running {
+                if self.now >= self.op_ends {
+                    let (from, to) = (self.op_began.min(self.op_ends), self.op_ends);
+                    self.account(i, from, to);
+                    let t = &mut self.tenants[i];
+                    match t.queue.pop_front() {
+                        Some(Op::Write(n)) => t.completed = n,
+                        Some(Op::Kernel(_)) => {
+                            t.kernels -= 1;
+                            t.done += 1;
+                            t.worst_wait = t.worst_wait.max(to - t.waited_since);
+                            t.waited_since = to;
+                            if t.kernels + 1 == DEPTH {
+                                t.cpu = t.cpu.max(self.now);
+                            }
+                        }
+                        _ => {}
+                    }
+                    self.running = None;
+                    if t.syncing && t.queue.is_empty() {
+                        self.cpu(i);
+                    }
+                    if self.runnable(i) && self.now < self.slice_ends {
+                        self.start(i, 0);
+                        continue;
+                    }
+                    self.pick(Some(i));
+                    if self.running.is_none() {
+                        return;
+                    }
+                    continue;
+                }
+                let others = (0..self.tenants.len()).any(|o| o != i && self.runnable(o));
+                if self.now >= self.slice_ends && others {
+                    // The card stops it in the middle.
+                    let ran = self.now.saturating_sub(self.op_began);
+                    if ran > 0 {
+                        self.account(i, self.op_began, self.now);
+                    }
+                    if let Some(Op::Kernel(left)) = self.tenants[i].queue.front_mut() {
+                        *left -= ran.min(*left);
+                    }
+                    self.running = None;
+                    self.pick(Some(i));
+                    continue;
+                }
+                if self.now >= self.slice_ends {
+                    self.slice_ends = self.now + SLICE;
+                }
+                return;
+            }
+            self.pick(None);
+            if self.running.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn pick(&mut self, last: Option<usize>) {
+        let n = self.tenants.len();
+        let first = last.map_or(0, |l| l + 1);
+        for k in 0..n {
+            let i = (first + k) % n;
+            if self.runnable(i) {
+                self.slice_ends = self.now + SLICE;
+                let cost = if last == Some(i) { 0 } else { SWITCH };
+                self.start(i, cost);
+                return;
+            }
+        }
+    }
+
+    fn start(&mut self, i: usize, cost: Ns) {
+        let took = match self.tenants[i].queue.front() {
+            Some(Op::Kernel(left)) => *left,
+            _ => FRONT_END,
+        };
+        self.running = Some(i);
+        self.op_began = self.now + cost;
+        self.op_ends = self.now + cost + took;
+    }
+
+    fn arbitrate(&mut self) {
+        self.looks += 1;
+        let seen: Vec<Seen> = self
+            .tenants
+            .iter()
+            .map(|t| Seen {
+                queued: t.ended - t.completed,
+                filling: t.submitted - t.ended,
+                streams: u32::from(t.submitted != t.completed),
+                completed: t.completed,
+                submitted: t.submitted,
+            })
+            .collect();
+        let outcome = self.domain.step(self.now, &seen);
+        let directives: Vec<_> = self.domain.directives().collect();
+        for (i, d) in directives.into_iter().enumerate() {
+            let latency = 7 * US + self.random(20) * US;
+            let now = self.now;
+            let t = &mut self.tenants[i];
+            if d.open && !t.gate {
+                t.gate_seen = now + latency;
+                t.turn += 1;
+            }
+            t.gate = d.open;
+            t.chunk_units = d.chunk_units;
+        }
+        // A real machine oversleeps, now and then by a lot.
+        let late = if self.random(1000) == 0 { 300 * US } else { self.random(15) * US };
+        self.look = self.now + outcome.next + late;
+    }
+
+    /// Thousandths of the time between two moments (multiples of 50 ms) in which each tenant's kernels ran.
+    pub(crate) fn shares(&self, from: Ns, to: Ns) -> Vec<u32> {
+        let slots = (from / SLOT) as usize..(to / SLOT) as usize;
+        let ran = |t: &Tenant| slots.clone().map(|s| t.by_slot.get(s).copied().unwrap_or(0)).sum::<Ns>();
+        self.tenants.iter().map(|t| (ran(t) * 1000 / (to - from)) as u32).collect()
+    }
+
+    /// What each tenant was charged so far, and what it really had.
+    pub(crate) fn charged(&self) -> Vec<(Ns, Ns)> {
+        self.domain.directives().zip(&self.tenants).map(|(d, t)| (d.charged, t.gpu)).collect()
+    }
+
+    pub(crate) fn kernels(&self) -> Vec<u64> {
+        self.tenants.iter().map(|t| t.done).collect()
+    }
+
+    /// The longest time between two kernels of a tenant.
+    pub(crate) fn worst_wait(&self, i: usize) -> Ns {
+        self.tenants[i].worst_wait
+    }
+}

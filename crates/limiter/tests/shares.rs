@@ -1,0 +1,237 @@
+//! Shares on a modelled card: what each tenant's kernels really had, against what was asked.
+
+mod model;
+
+use divvy_limiter::Tuning;
+use model::{Card, MS, Program, SEC, US};
+
+/// Request, limit, program.
+type Tenant = (u32, u32, Program);
+
+const SECONDS: u64 = 8;
+
+fn managed(tenants: &[Tenant]) -> Card {
+    run(Card::new(Tuning::default()), tenants)
+}
+
+fn unmanaged(tenants: &[Tenant]) -> Card {
+    run(Card::new(Tuning::default()).unmanaged(), tenants)
+}
+
+fn run(mut card: Card, tenants: &[Tenant]) -> Card {
+    for &(request, limit, program) in tenants {
+        card.add(request, limit, program);
+    }
+    // The first second is for settling.
+    card.run_until((SECONDS + 1) * SEC);
+    card
+}
+
+/// Each tenant's part of all GPU time between two moments, in thousandths.
+fn parts(card: &Card, from: u64, to: u64) -> Vec<u32> {
+    let shares = card.shares(from, to);
+    let sum = shares.iter().sum::<u32>().max(1);
+    shares.iter().map(|s| s * 1000 / sum).collect()
+}
+
+fn within(found: &[u32], asked: &[u32], tolerance: u32) -> bool {
+    found.iter().zip(asked).all(|(f, a)| f.abs_diff(*a) <= tolerance)
+}
+
+/// How fast each tenant was, in thousandths of alone, summed.
+fn progress(card: &Card, tenants: &[Tenant]) -> u64 {
+    let alone = tenants.iter().map(|&t| unmanaged(&[t]).kernels()[0]);
+    card.kernels().iter().zip(alone).map(|(k, a)| k * 1000 / a.max(1)).sum()
+}
+
+fn gpu_bound(kernel: u64, requests: &[u32]) {
+    let tenants: Vec<Tenant> = requests.iter().map(|&r| (r, 1000, Program::kernels_of(kernel))).collect();
+    let card = managed(&tenants);
+    let over_all = parts(&card, SEC, (SECONDS + 1) * SEC);
+    assert!(within(&over_all, requests, 15), "asked {requests:?}, got {over_all:?}");
+    for second in 1..=SECONDS {
+        let found = parts(&card, second * SEC, (second + 1) * SEC);
+        assert!(within(&found, requests, 40), "second {second}: asked {requests:?}, got {found:?}");
+    }
+    let (ours, plain) = (card.kernels().iter().sum::<u64>(), unmanaged(&tenants).kernels().iter().sum::<u64>());
+    assert!(ours * 1000 >= plain * 990, "{ours} kernels, {plain} without an arbiter");
+    for (charged, had) in card.charged() {
+        assert!(charged.abs_diff(had) < had / 10, "charged {charged}, had {had}");
+    }
+}
+
+#[test]
+fn matrix_products_at_30_and_70() {
+    gpu_bound(209 * US, &[300, 700]);
+}
+
+#[test]
+fn matrix_products_at_10_and_90() {
+    gpu_bound(209 * US, &[100, 900]);
+}
+
+#[test]
+fn matrix_products_at_50_and_50() {
+    gpu_bound(209 * US, &[500, 500]);
+}
+
+#[test]
+fn four_tenants_at_10_20_30_40() {
+    gpu_bound(209 * US, &[100, 200, 300, 400]);
+}
+
+#[test]
+fn kernels_of_five_milliseconds() {
+    gpu_bound(5 * MS, &[300, 700]);
+    gpu_bound(5 * MS, &[100, 900]);
+}
+
+#[test]
+fn requests_that_leave_some_over_share_the_rest_by_request() {
+    let card = managed(&[(200, 1000, Program::mm()), (300, 1000, Program::mm())]);
+    let found = parts(&card, SEC, (SECONDS + 1) * SEC);
+    assert!(within(&found, &[400, 600], 15), "{found:?}");
+}
+
+#[test]
+fn long_kernels_in_a_neighbours_gaps_do_not_eat_its_share() {
+    let card = managed(&[(300, 1000, Program::kernels_of(5 * MS)), (700, 1000, Program::mm())]);
+    let found = parts(&card, SEC, (SECONDS + 1) * SEC);
+    assert!(within(&found, &[300, 700], 20), "{found:?}");
+}
+
+#[test]
+fn training_steps_at_30_and_70() {
+    let tenants = [(300, 1000, Program::train()), (700, 1000, Program::train())];
+    let (card, plain) = (managed(&tenants), unmanaged(&tenants));
+    let found = parts(&card, SEC, (SECONDS + 1) * SEC);
+    assert!(within(&found, &[300, 700], 20), "{found:?}");
+    let (ours, plain) = (card.kernels().iter().sum::<u64>(), plain.kernels().iter().sum::<u64>());
+    assert!(ours * 1000 >= plain * 980, "{ours} against {plain}");
+}
+
+#[test]
+fn launch_bound_tenants_that_both_fit_hardly_notice_each_other() {
+    let tenants = [(300, 1000, Program::small()), (700, 1000, Program::small())];
+    let (card, plain) = (managed(&tenants), unmanaged(&tenants));
+    for (ours, plain) in card.kernels().iter().zip(plain.kernels()) {
+        assert!(ours * 1000 >= plain * 950, "{ours} against {plain}");
+    }
+}
+
+#[test]
+fn every_tenant_of_a_mixed_pair_makes_at_least_its_share_of_its_lone_progress() {
+    use Program as P;
+    for pair in [
+        [(300, 1000, P::mm()), (700, 1000, P::small())],
+        [(700, 1000, P::mm()), (300, 1000, P::small())],
+        [(700, 1000, P::train()), (300, 1000, P::mm())],
+        [(100, 1000, P::small()), (900, 1000, P::train())],
+    ] {
+        let card = managed(&pair);
+        for (i, tenant) in pair.iter().enumerate() {
+            let (ours, alone) = (card.kernels()[i], unmanaged(&[*tenant]).kernels()[0]);
+            let made = ours * 1000 / alone;
+            // The model's context switches cost 40 us each, and launch-bound tenants switch a thousand times a second.
+            assert!(made + 60 >= u64::from(tenant.0), "{pair:?}: tenant {i} made {made} of its lone thousand");
+        }
+        assert!(progress(&card, &pair) >= 950, "{pair:?}");
+    }
+}
+
+#[test]
+fn a_lone_tenant_keeps_to_its_limit() {
+    for limit in [250, 500, 750] {
+        for program in [Program::mm(), Program::train(), Program::kernels_of(5 * MS)] {
+            let card = managed(&[(limit, limit, program)]);
+            let found = card.shares(SEC, (SECONDS + 1) * SEC)[0];
+            assert!(found.abs_diff(limit) <= 15, "{program:?}: limit {limit}, had {found}");
+        }
+    }
+}
+
+#[test]
+fn hard_limits_hold_for_pairs() {
+    for program in [Program::mm(), Program::train()] {
+        let card = managed(&[(300, 300, program), (700, 700, program)]);
+        let found = card.shares(SEC, (SECONDS + 1) * SEC);
+        // The card's own switching costs some of each turn.
+        assert!(within(&found, &[300, 700], 25) && found[0] <= 310 && found[1] <= 710, "{program:?}: {found:?}");
+    }
+    let card = managed(&[(200, 300, Program::mm()), (200, 1000, Program::mm())]);
+    let found = card.shares(SEC, (SECONDS + 1) * SEC);
+    assert!(found[0] <= 310 && found[0] >= 270 && found[1] >= 650, "{found:?}");
+}
+
+#[test]
+fn a_tenant_alone_and_unlimited_runs_as_if_nobody_watched() {
+    for program in [Program::mm(), Program::small(), Program::train()] {
+        let tenant = [(300, 1000, program)];
+        let (ours, plain) = (managed(&tenant).kernels()[0], unmanaged(&tenant).kernels()[0]);
+        assert!(ours * 1000 >= plain * 995, "{program:?}: {ours} against {plain}");
+    }
+}
+
+#[test]
+fn an_idle_share_moves_to_the_neighbour_and_back_within_200_ms() {
+    let mut card = Card::new(Tuning::default());
+    card.add(300, 800, Program::mm());
+    let sleeper = Program { on_off: (SEC, SEC), ..Program::mm() };
+    card.add(500, 1000, sleeper);
+    card.run_until(8 * SEC);
+    for cycle in 0..4 {
+        let begin = cycle * 2 * SEC;
+        // Both run from `begin`, the sleeper stops at about one second.
+        if cycle > 0 {
+            let both = card.shares(begin + 200 * MS, begin + 900 * MS);
+            assert!(both[1] >= 480 && both[0] >= 300, "cycle {cycle}: {both:?} while both run");
+        }
+        let alone = card.shares(begin + SEC + 200 * MS, begin + 2 * SEC);
+        assert!(alone[0].abs_diff(800) <= 30, "cycle {cycle}: {alone:?} while one sleeps");
+    }
+}
+
+#[test]
+fn a_tenant_without_a_request_gets_the_gaps_and_nothing_else() {
+    let busy = managed(&[(0, 1000, Program::mm()), (500, 1000, Program::mm())]);
+    let (guest, host) = (busy.kernels()[0], busy.kernels()[1]);
+    let alone = unmanaged(&[(500, 1000, Program::mm())]).kernels()[0];
+    assert!(host * 1000 >= alone * 900, "the host made {host} of {alone}");
+    assert!(guest > 0, "gaps are there to be used");
+    let idle = managed(&[(0, 1000, Program::mm()), (500, 1000, Program { from: 100 * SEC, ..Program::mm() })]);
+    assert!(idle.kernels()[0] * 1000 >= alone * 990);
+}
+
+#[test]
+fn half_second_kernels_share_with_short_ones_and_stall_nobody_for_a_second() {
+    let tenants = [(500, 1000, Program::kernels_of(500 * MS)), (500, 1000, Program::kernels_of(MS))];
+    let card = managed(&tenants);
+    let found = parts(&card, SEC, (SECONDS + 1) * SEC);
+    assert!(within(&found, &[500, 500], 130), "{found:?}");
+    assert!(card.worst_wait(1) < SEC, "{} ms", card.worst_wait(1) / MS);
+}
+
+#[test]
+fn a_changed_share_holds_within_a_second() {
+    let mut card = Card::new(Tuning::default());
+    let first = card.add(300, 1000, Program::mm());
+    let second = card.add(700, 1000, Program::mm());
+    card.run_until(3 * SEC);
+    card.set_shares(first, 600, 1000);
+    card.set_shares(second, 400, 1000);
+    card.run_until(6 * SEC);
+    let found = parts(&card, 3 * SEC + 200 * MS, 6 * SEC);
+    assert!(within(&found, &[600, 400], 20), "{found:?}");
+    card.set_shares(first, 200, 200);
+    card.run_until(9 * SEC);
+    let found = card.shares(6 * SEC + 200 * MS, 9 * SEC);
+    assert!(found[0].abs_diff(200) <= 20 && found[1] >= 750, "{found:?}");
+}
+
+#[test]
+fn the_arbiter_rests_when_nobody_competes() {
+    let lone = managed(&[(300, 1000, Program::mm()), (700, 1000, Program { from: 100 * SEC, ..Program::mm() })]);
+    assert!(lone.looks < 600 * (SECONDS + 1), "{} looks", lone.looks);
+    let idle = managed(&[(300, 1000, Program { from: 100 * SEC, ..Program::mm() })]);
+    assert!(idle.looks < 60 * (SECONDS + 1), "{} looks", idle.looks);
+}
