@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::id::GangKey;
-use crate::place::{Attempt, Kept, Spot};
+use crate::place::{Answer, Attempt, Kept, Spot};
 use crate::plan::{Bind, Plan, Wait};
 use crate::policy::Policy;
-use crate::reason::Reason;
+use crate::reason::{NodeReason, Reason};
 use crate::rules;
-use crate::snapshot::{PodIx, Snapshot};
+use crate::snapshot::{NodeIx, PodIx, Snapshot};
 use crate::time::Time;
 
 pub use fair::FairShare;
@@ -35,11 +35,24 @@ pub fn schedule(snapshot: &Snapshot, policy: &Policy, now: Time) -> Plan {
 impl Engine {
     /// The plan for this snapshot. The snapshot is tried things on, and is afterwards as it was.
     pub fn schedule(&mut self, snapshot: &mut Snapshot, policy: &Policy, now: Time) -> Plan {
+        self.schedule_some(snapshot, policy, now, |_| true, usize::MAX)
+    }
+
+    /// The plan for those waiting pods that are `awake` (a gang is when a member is), and of these for the `most` that go first: a
+    /// scheduler that knows for whom nothing changed, and binds the first while it looks at the next.
+    pub fn schedule_some(
+        &mut self,
+        snapshot: &mut Snapshot,
+        policy: &Policy,
+        now: Time,
+        awake: impl Fn(PodIx) -> bool,
+        most: usize,
+    ) -> Plan {
         self.fair.pass(snapshot.held(), policy.queue.half_life, now);
         let checkpoint = snapshot.checkpoint();
         let mut round =
             Round { snapshot, policy, now, kept: Kept::default(), plan: Plan { at: now, ..Plan::default() } };
-        for unit in queue::order(round.snapshot, policy, &self.fair) {
+        for unit in queue::order(round.snapshot, policy, &self.fair, awake).into_iter().take(most) {
             match unit {
                 queue::Unit::Pod(ix) => round.pod(ix),
                 queue::Unit::Gang(gang, members) => round.gang(&gang, &members),
@@ -105,6 +118,28 @@ impl Round<'_> {
         let Some(pod) = self.snapshot.pod_at(ix).map(|state| state.pod()) else { return };
         self.plan.waits.push(Wait { pod: pod.uid.clone(), key: pod.key.clone(), reason, nominated: None });
     }
+}
+
+/// What one node says to a pod.
+pub type NodeAnswer = (NodeIx, Result<Answer, NodeReason>);
+
+/// What these nodes say to a pod: for whoever remembers answers of the others.
+pub fn ask_some(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    ix: PodIx,
+    nodes: impl IntoIterator<Item = NodeIx>,
+    now: Time,
+) -> Result<Vec<NodeAnswer>, Reason> {
+    let Some(state) = snapshot.pod_at(ix) else { return Ok(Vec::new()) };
+    if let Some(reason) = rules::standing(state.pod()) {
+        return Err(reason);
+    }
+    let kept = Kept::default();
+    let attempt =
+        Attempt::new(snapshot, policy, ix, state.pod(), &kept, now).map_err(|m| Reason::Policy { text: m.0 })?;
+    let ask = |node: NodeIx| Some((node, attempt.ask(node, snapshot.node_at(node)?)));
+    Ok(nodes.into_iter().filter_map(ask).collect())
 }
 
 /// What every node says to a pod: for HTTP extenders, and for people who ask.

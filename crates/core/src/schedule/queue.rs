@@ -29,16 +29,23 @@ struct Entry {
     weight: u64,
 }
 
-/// All waiting pods and gangs in the order in which they are placed.
-pub(crate) fn order(snapshot: &Snapshot, policy: &Policy, fair: &FairShare) -> Vec<Unit> {
+/// The waiting pods and gangs that are awake, in the order in which they are placed. A gang is awake when a member is.
+pub(crate) fn order(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    fair: &FairShare,
+    awake: impl Fn(PodIx) -> bool,
+) -> Vec<Unit> {
     let mut ranks: BTreeMap<Rank, BTreeMap<Namespace, Vec<Entry>>> = BTreeMap::new();
     let mut gangs: BTreeMap<GangKey, Vec<PodIx>> = BTreeMap::new();
     for (ix, state) in snapshot.waiting() {
         match state.pod().gang() {
             Some(gang) => gangs.entry(gang).or_default().push(ix),
-            None => insert(snapshot, policy, &mut ranks, Unit::Pod(ix)),
+            None if awake(ix) => insert(snapshot, policy, &mut ranks, Unit::Pod(ix)),
+            None => {}
         }
     }
+    gangs.retain(|_, members| members.iter().any(|ix| awake(*ix)));
     for (gang, mut members) in gangs {
         members.sort_by_key(|ix| snapshot.pod_at(*ix).map(|s| (s.pod().created, s.pod().key.clone())));
         insert(snapshot, policy, &mut ranks, Unit::Gang(gang, members));

@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 use crate::policy::{Placement, Policy};
 use crate::testing::{cluster, describe};
 use crate::time::Time;
-use crate::{audit, schedule};
+use crate::{Engine, audit, schedule};
 
 fn check(text: &str, policy: &Policy, expected: Expect) {
     let snapshot = cluster(text);
@@ -148,4 +148,18 @@ fn answers_of_nodes_are_folded_most_frequent_first_with_the_closest_as_example()
             wait big: 0/5 nodes fit: 2 without a GPU with enough free memory (b: b-0 40 GiB of memory wanted, 24 GiB free); 1 tainted dedicated; 1 without a GPU; 1 without a GPU of the model wanted (c: c-0 another model)
         "#]],
     );
+}
+
+#[test]
+fn only_those_who_are_awake_are_tried_and_the_first_of_them_first() {
+    let mut snapshot = cluster(
+        "node a gpu=1
+         wait p1 share=300 at=1
+         wait p2 share=300 at=2
+         wait p3 share=300 at=3",
+    );
+    let asleep = snapshot.find_pod(&"default/p1".into());
+    let asleep = asleep.or_else(|| snapshot.waiting().map(|(ix, _)| ix).next());
+    let plan = Engine::default().schedule_some(&mut snapshot, &pack(), Time::seconds(9), |ix| Some(ix) != asleep, 1);
+    assert_eq!(describe(&plan), "bind p2 to a (a-0)\n");
 }
