@@ -274,6 +274,7 @@ pub fn share(share: Share) -> DeviceAsk {
         share_limit: Share::WHOLE,
         exclusive: false,
         groups: None,
+        partition: None,
     }
 }
 
