@@ -6,6 +6,8 @@ mod cluster;
 mod codegen;
 mod run;
 mod test;
+#[cfg(test)]
+mod tidy;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Chores of the repository", disable_version_flag = true)]

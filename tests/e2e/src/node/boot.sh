@@ -44,7 +44,7 @@ done
 mkdir -p "$folder/root/dev"
 cp -a /dev/null /dev/zero /dev/full /dev/random /dev/urandom /dev/tty /dev/kmsg "$folder/root/dev/"
 mount -t tmpfs -o mode=755 dev /dev
-cp -a "$folder"/root/dev/* /dev/
+cp -a "$folder/root/dev/"* /dev/
 mkdir /dev/pts /dev/shm /dev/mqueue
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts /dev/pts
 mount -t tmpfs shm /dev/shm

@@ -1,0 +1,127 @@
+//! Dependencies point inwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::none;
+use crate::run;
+
+/// What each of our packages may use of the others (tests of it may use more). Inner ones first.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("divvy-core", &[]),
+    ("divvy-limiter", &[]),
+    ("divvy-dialects", &["divvy-core"]),
+    ("divvy-shm", &[]),
+    ("divvy-proto", &[]),
+    ("divvy-api", &["divvy-core", "divvy-dialects"]),
+    ("divvy-cluster", &["divvy-core", "divvy-api"]),
+    ("divvy-service", &[]),
+    ("divvy-scheduler", &["divvy-core", "divvy-dialects", "divvy-api", "divvy-cluster", "divvy-service"]),
+    ("divvy-webhook", &["divvy-core", "divvy-dialects", "divvy-api", "divvy-cluster", "divvy-service"]),
+    ("divvy-budget", &["divvy-core", "divvy-api", "divvy-cluster", "divvy-service"]),
+    ("divvy-dashboard", &["divvy-core", "divvy-dialects", "divvy-api", "divvy-cluster", "divvy-service"]),
+    ("divvy-sim", &["divvy-core", "divvy-limiter"]),
+    (
+        "divvy-agent",
+        &[
+            "divvy-core",
+            "divvy-dialects",
+            "divvy-limiter",
+            "divvy-shm",
+            "divvy-proto",
+            "divvy-api",
+            "divvy-cluster",
+            "divvy-service",
+        ],
+    ),
+    ("divvy-hook", &["divvy-shm", "divvy-limiter"]),
+    ("divvy-fakedriver", &[]),
+    ("divvy-fakedriver-nvml", &["divvy-fakedriver"]),
+    ("kubectl-divvy", &["divvy-core", "divvy-dialects", "divvy-api", "divvy-cluster"]),
+    (
+        "divvy",
+        &[
+            "divvy-core",
+            "divvy-dialects",
+            "divvy-api",
+            "divvy-cluster",
+            "divvy-service",
+            "divvy-scheduler",
+            "divvy-webhook",
+            "divvy-budget",
+            "divvy-dashboard",
+            "divvy-sim",
+        ],
+    ),
+    ("divvy-e2e", &[]),
+    ("xtask", &["divvy-e2e"]),
+];
+
+/// What the packages with a ceiling may use of the world: pure ones, and those that live in other people's processes.
+const CEILINGS: &[(&str, &[&str])] = &[
+    ("divvy-core", &["serde", "serde_json"]),
+    ("divvy-limiter", &[]),
+    ("divvy-dialects", &["serde", "serde_json"]),
+    ("divvy-shm", &["libc"]),
+    ("divvy-hook", &["libc"]),
+    ("divvy-fakedriver", &["libc"]),
+];
+
+/// Package -> (ours, foreign) that it needs to be built, without what only its tests need.
+fn dependencies() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
+    let output = run::command("cargo", &["metadata", "--format-version=1", "--no-deps", "--offline"]).output().unwrap();
+    assert!(output.status.success(), "cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let names: BTreeSet<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
+    let of = |package: &Value| {
+        let needed =
+            package["dependencies"].as_array().unwrap().iter().filter(|dependency| dependency["kind"] != "dev");
+        let needed = needed.map(|dependency| dependency["name"].as_str().unwrap().to_owned());
+        needed.partition(|name| names.contains(name.as_str()))
+    };
+    packages.iter().map(|package| (package["name"].as_str().unwrap().to_owned(), of(package))).collect()
+}
+
+#[test]
+fn dependencies_point_inwards() {
+    let mut broken = Vec::new();
+    for (package, (ours, _)) in dependencies() {
+        match ALLOWED.iter().find(|(name, _)| *name == package) {
+            None => broken.push(format!("{package} has no place in the layers yet")),
+            Some((_, allowed)) => {
+                let outward = ours.iter().filter(|name| !allowed.contains(&name.as_str()));
+                broken.extend(outward.map(|name| format!("{package} depends on {name}")));
+            }
+        }
+    }
+    none(
+        &broken,
+        "ARCHITECTURE.md, 'Code map', says which crate may use which. Move the code inwards, or change the map and ALLOWED with a reason.",
+    );
+}
+
+#[test]
+fn nothing_depends_on_an_entry_point() {
+    for (_, allowed) in ALLOWED {
+        for entry in ["divvy", "kubectl-divvy", "divvy-agent", "divvy-hook", "xtask"] {
+            assert!(!allowed.contains(&entry), "{entry} is an entry point");
+        }
+    }
+}
+
+#[test]
+fn crates_with_a_ceiling_use_nothing_above_it() {
+    let all = dependencies();
+    let mut broken = Vec::new();
+    for (package, allowed) in CEILINGS {
+        let (_, foreign) = &all[*package];
+        let above = foreign.iter().filter(|name| !allowed.contains(&name.as_str()));
+        broken.extend(above.map(|name| format!("{package} depends on {name}")));
+    }
+    none(
+        &broken,
+        "These crates are pure, or are loaded into other people's processes: do without, or raise CEILINGS with a reason.",
+    );
+}
