@@ -42,7 +42,7 @@ NVML_HEADER = """\
 """
 TYPES_HEADER = """\
 # The types of the argument lists in cuda.tsv and nvml.tsv that are passed by value or pointed to.
-# kind: int, float, pointer, struct (of "size" bytes in memory, x86-64 and ; opaque = only ever pointed to.
+# kind: int, float, pointer, struct (of "size" bytes; 64-bit Linux), opaque (only ever pointed to).
 # Source: the same headers, asked by the C compiler (rewritten by from_headers.py).
 # type	kind	size
 """

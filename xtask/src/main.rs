@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 mod cluster;
 mod codegen;
+mod fakedriver;
 mod run;
 mod test;
 #[cfg(test)]
@@ -25,6 +26,8 @@ enum Chore {
     /// A real Kubernetes on this machine
     #[command(subcommand)]
     Cluster(cluster::Chore),
+    /// The fake NVIDIA driver in a directory, for programs to run on
+    Fakedriver(fakedriver::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -32,5 +35,6 @@ fn main() -> anyhow::Result<()> {
         Chore::Test(args) => test::run(&args),
         Chore::Codegen => codegen::run(),
         Chore::Cluster(chore) => cluster::run(&chore),
+        Chore::Fakedriver(args) => fakedriver::run(&args),
     }
 }

@@ -1,0 +1,228 @@
+//! Contexts, and which one is current in a thread.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::SeqCst;
+
+use divvy_fakedriver::machine::{Setting, Unit};
+
+use crate::abi::{Answer, Error};
+use crate::call;
+use crate::engine::StreamId;
+use crate::memory::On;
+use crate::process::{Locked, Process};
+
+/// The handle of a context.
+pub(crate) type ContextId = u64;
+
+pub(crate) struct Context {
+    pub(crate) device: usize,
+    pub(crate) unit: Unit,
+    pub(crate) flags: u32,
+    pub(crate) primary: bool,
+    /// Made by `cuGreenCtxCreate` for so many multiprocessors, over this primary context.
+    pub(crate) green: Option<(u32, ContextId)>,
+    /// The stream that "stream 0" means.
+    pub(crate) legacy: StreamId,
+    /// What it broke with; every later call answers it.
+    pub(crate) error: Option<Error>,
+    /// The default streams of threads that asked for their own.
+    per_thread: HashMap<u64, StreamId>,
+    pub(crate) limits: HashMap<u32, u64>,
+    pub(crate) cache_config: u32,
+    pub(crate) shared_config: u32,
+    /// Contexts whose memory it may use.
+    pub(crate) peers: Vec<ContextId>,
+    /// Bytes of the card it takes itself.
+    charge: u64,
+    pub(crate) api_version: u32,
+    pub(crate) id: u64,
+}
+
+thread_local! {
+    static STACK: RefCell<Vec<ContextId>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The current context of this thread.
+pub(crate) fn current() -> Option<ContextId> {
+    STACK.with_borrow(|s| s.last().copied()).filter(|&c| c != 0)
+}
+
+/// Replaces the current context of this thread; 0 means none.
+pub(crate) fn set_current(id: ContextId) {
+    STACK.with_borrow_mut(|s| {
+        s.pop();
+        if id != 0 {
+            s.push(id);
+        }
+    });
+}
+
+pub(crate) fn push_current(id: ContextId) {
+    STACK.with_borrow_mut(|s| s.push(id));
+}
+
+pub(crate) fn pop_current() -> Option<ContextId> {
+    STACK.with_borrow_mut(Vec::pop)
+}
+
+/// Takes a destroyed context off the top of the stack.
+pub(crate) fn forget_current(id: ContextId) {
+    STACK.with_borrow_mut(|s| {
+        if s.last() == Some(&id) {
+            s.pop();
+        }
+    });
+}
+
+fn thread_number() -> u64 {
+    // SAFETY: asks for a number.
+    unsafe { libc::syscall(libc::SYS_gettid) }.cast_unsigned()
+}
+
+impl Process {
+    /// The current context, unless it broke.
+    pub(crate) fn current(&mut self) -> Result<ContextId, Error> {
+        let id = current().ok_or(Error::INVALID_CONTEXT)?;
+        self.usable(id)?;
+        Ok(id)
+    }
+
+    /// Checks that a context exists, did not break, and its card is on the bus.
+    pub(crate) fn usable(&mut self, id: ContextId) -> Answer {
+        let context = self.contexts.get(&id).ok_or(Error::CONTEXT_IS_DESTROYED)?;
+        if let Some(error) = context.error {
+            return Err(error);
+        }
+        if self.machine.is_lost(context.unit.card_index()) {
+            self.break_context(id, Error::UNKNOWN);
+            return Err(Error::UNKNOWN);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn context(&self, id: ContextId) -> Result<&Context, Error> {
+        self.contexts.get(&id).ok_or(Error::INVALID_CONTEXT)
+    }
+
+    /// Where memory is taken for a context.
+    pub(crate) fn on(
+        &self,
+        id: ContextId,
+    ) -> Result<(&'static divvy_fakedriver::machine::Machine, divvy_fakedriver::machine::Seat, Unit), Error> {
+        Ok((self.machine, self.seat, self.context(id)?.unit))
+    }
+
+    /// Makes a context on a device.
+    pub(crate) fn create_context(&mut self, device: usize, flags: u32, primary: bool) -> Result<ContextId, Error> {
+        let unit = self.devices.get(device).ok_or(Error::INVALID_DEVICE)?.unit;
+        let card = unit.card_index();
+        if self.machine.is_lost(card) {
+            return Err(Error::UNKNOWN);
+        }
+        let mode =
+            self.machine.setting(card, Setting::ComputeMode).map_or(self.machine.card(unit).compute_mode, |m| m as i32);
+        let taken = || self.machine.tenants(unit).iter().any(|t| t.seat != self.seat.index());
+        if mode == 2 || (mode == 3 && taken()) {
+            return Err(Error::DEVICE_UNAVAILABLE);
+        }
+        let charge = self.machine.spec.context;
+        let (machine, seat) = (self.machine, self.seat);
+        On { machine, seat: &seat, unit, context: 0 }.charge(charge)?;
+        seat.account(unit).contexts.fetch_add(1, SeqCst);
+        self.start_executor();
+        let (id, legacy) = (self.handle(), self.handle());
+        self.engine.add_stream(legacy, id, unit, true, 0, 0);
+        let context = Context {
+            device,
+            unit,
+            flags,
+            primary,
+            green: None,
+            legacy,
+            error: None,
+            per_thread: HashMap::new(),
+            limits: HashMap::new(),
+            cache_config: 0,
+            shared_config: 1,
+            peers: Vec::new(),
+            charge,
+            api_version: 3020,
+            id: (id - 0x5600_0000_1000) / 0x10,
+        };
+        self.contexts.insert(id, context);
+        Ok(id)
+    }
+
+    /// Takes a context down with everything in it. What it has queued is dropped.
+    pub(crate) fn destroy_context(&mut self, id: ContextId) -> Answer {
+        let context = self.contexts.remove(&id).ok_or(Error::INVALID_CONTEXT)?;
+        let (machine, seat) = (self.machine, self.seat);
+        self.engine.drop_context(id);
+        self.events.drop_context(id);
+        self.kernels.drop_context(id);
+        self.release_memory(id);
+        On { machine, seat: &seat, unit: context.unit, context: id }.credit(context.charge);
+        if context.green.is_none() {
+            seat.account(context.unit).contexts.fetch_sub(1, SeqCst);
+        }
+        self.step(divvy_fakedriver::sys::now());
+        Ok(())
+    }
+
+    fn release_memory(&mut self, id: ContextId) {
+        let (machine, seat) = (self.machine, self.seat);
+        for region in self.memory.of_context(id) {
+            // Whatever kind it is, one of them is its own.
+            let _ = self.memory.free(machine, &seat, region.base);
+            let _ = self.memory.unregister_host(region.base);
+            let _ = self.memory.free_host(region.base);
+        }
+    }
+
+    /// A fault on the card: the context answers nothing but this error from now on.
+    pub(crate) fn break_context(&mut self, id: ContextId, error: Error) {
+        if let Some(context) = self.contexts.get_mut(&id) {
+            context.error.get_or_insert(error);
+            self.engine.abort(id);
+        }
+    }
+
+    /// The legacy default stream of the context a stream belongs to.
+    pub(crate) fn legacy_stream_of(&self, stream: StreamId) -> StreamId {
+        let context = self.engine.stream(stream).map_or(0, |s| s.context);
+        self.contexts.get(&context).map_or(0, |c| c.legacy)
+    }
+
+    /// The stream a caller's handle means: 0 and 1 the legacy default stream, 2 the thread's own.
+    pub(crate) fn resolve_stream(&mut self, handle: u64) -> Result<StreamId, Error> {
+        let own = handle == 2 || (handle == 0 && call::per_thread());
+        if handle > 2 {
+            let context = self.engine.stream(handle).ok_or(Error::INVALID_HANDLE)?.context;
+            self.usable(context)?;
+            return Ok(handle);
+        }
+        let id = self.current()?;
+        if !own {
+            return Ok(self.context(id)?.legacy);
+        }
+        let thread = thread_number();
+        if let Some(&stream) = self.context(id)?.per_thread.get(&thread) {
+            return Ok(stream);
+        }
+        let (stream, unit) = (self.handle(), self.context(id)?.unit);
+        self.engine.add_stream(stream, id, unit, true, 0, 0);
+        if let Some(context) = self.contexts.get_mut(&id) {
+            context.per_thread.insert(thread, stream);
+        }
+        Ok(stream)
+    }
+}
+
+/// Waits until everything submitted to a context so far is done.
+pub(crate) fn synchronize(process: Locked, id: ContextId) -> Result<Locked, Error> {
+    let marks = process.engine.marks_of(id);
+    let (mut process, ()) = crate::process::wait(process, |p| marks.iter().all(|&m| p.engine.is_done(m)).then_some(()));
+    process.usable(id)?;
+    Ok(process)
+}

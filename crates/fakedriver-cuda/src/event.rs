@@ -1,0 +1,70 @@
+//! Events: what was recorded when, and when it was reached.
+
+use std::collections::HashMap;
+
+use crate::engine::Mark;
+
+pub(crate) struct Event {
+    pub(crate) context: u64,
+    pub(crate) flags: u32,
+    /// How often it was recorded.
+    records: u64,
+    /// How many of those were reached.
+    reached: u64,
+    /// When the last one was.
+    reached_at: u64,
+    /// Where the last record stands, for streams that wait for it.
+    pub(crate) mark: Option<Mark>,
+}
+
+/// All events of the process.
+#[derive(Default)]
+pub(crate) struct Events(HashMap<u64, Event>);
+
+impl Events {
+    pub(crate) fn add(&mut self, id: u64, context: u64, flags: u32) {
+        let event = Event { context, flags, records: 0, reached: 0, reached_at: 0, mark: None };
+        self.0.insert(id, event);
+    }
+
+    pub(crate) fn get(&mut self, id: u64) -> Option<&mut Event> {
+        self.0.get_mut(&id)
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> bool {
+        self.0.remove(&id).is_some()
+    }
+
+    pub(crate) fn drop_context(&mut self, context: u64) {
+        self.0.retain(|_, e| e.context != context);
+    }
+
+    /// A new record of an event; its number goes with the work that will reach it.
+    pub(crate) fn record(&mut self, id: u64, mark: Mark) -> u64 {
+        let Some(event) = self.0.get_mut(&id) else { return 0 };
+        event.records += 1;
+        event.mark = Some(mark);
+        event.records
+    }
+
+    pub(crate) fn reached(&mut self, id: u64, number: u64, at: u64) {
+        if let Some(event) = self.0.get_mut(&id).filter(|e| e.reached < number) {
+            event.reached = number;
+            event.reached_at = at;
+        }
+    }
+}
+
+impl Event {
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.records > 0
+    }
+
+    pub(crate) fn is_reached(&self) -> bool {
+        self.reached == self.records
+    }
+
+    pub(crate) fn at(&self) -> u64 {
+        self.reached_at
+    }
+}

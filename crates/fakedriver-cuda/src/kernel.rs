@@ -1,0 +1,146 @@
+//! Modules, libraries, functions, and how long a kernel runs.
+//!
+//! Any image is accepted. From PTX text the names of its entries are read, so that a wrong name is refused as on the card;
+//! other images have whatever kernel is asked for. What a kernel does is in its name:
+//!
+//! - `spin_us_200` anywhere in the name (also `ns`, `ms`): runs so long;
+//! - `spin_arg_us` (also `ns`, `ms`): runs as long as its first argument, 32 bits, says;
+//! - otherwise as long as the spec's `kernel`, once per wave of blocks that fills the card.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+
+use crate::abi::Error;
+use crate::context::ContextId;
+
+pub(crate) struct Module {
+    /// The context it is loaded in; 0 for a library, which is in all.
+    pub(crate) context: ContextId,
+    /// The entries, where the image tells.
+    pub(crate) entries: Option<Vec<String>>,
+    functions: HashMap<(String, ContextId), u64>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) module: u64,
+    pub(crate) attributes: HashMap<u32, i32>,
+    pub(crate) loaded: bool,
+    time: Time,
+}
+
+#[derive(Clone, Copy)]
+enum Time {
+    Fixed(u64),
+    Argument(u64),
+    ByDefault,
+}
+
+/// All modules and functions of the process.
+#[derive(Default)]
+pub(crate) struct Kernels {
+    pub(crate) modules: HashMap<u64, Module>,
+    pub(crate) functions: HashMap<u64, Function>,
+}
+
+impl Kernels {
+    pub(crate) fn add_module(&mut self, id: u64, context: ContextId, image: *const c_void) {
+        let module = Module { context, entries: ptx_entries(image), functions: HashMap::new() };
+        self.modules.insert(id, module);
+    }
+
+    pub(crate) fn remove_module(&mut self, id: u64) -> Result<Module, Error> {
+        let module = self.modules.remove(&id).ok_or(Error::INVALID_HANDLE)?;
+        module.functions.values().for_each(|f| drop(self.functions.remove(f)));
+        Ok(module)
+    }
+
+    pub(crate) fn drop_context(&mut self, context: ContextId) {
+        let gone: Vec<u64> = self.modules.iter().filter(|(_, m)| m.context == context).map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|id| drop(self.remove_module(id)));
+    }
+
+    /// A function of a module; made when first asked for, with the handle given.
+    pub(crate) fn function(&mut self, module: u64, name: &str, context: ContextId, handle: u64) -> Result<u64, Error> {
+        let owner = self.modules.get_mut(&module).ok_or(Error::INVALID_HANDLE)?;
+        if let Some(&known) = owner.functions.get(&(name.to_owned(), context)) {
+            return Ok(known);
+        }
+        if name.is_empty() || owner.entries.as_ref().is_some_and(|e| !e.iter().any(|n| n == name)) {
+            return Err(Error::NOT_FOUND);
+        }
+        owner.functions.insert((name.to_owned(), context), handle);
+        let function =
+            Function { name: name.to_owned(), module, attributes: HashMap::new(), loaded: false, time: Time::of(name) };
+        self.functions.insert(handle, function);
+        Ok(handle)
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Result<&Function, Error> {
+        self.functions.get(&id).ok_or(Error::INVALID_HANDLE)
+    }
+}
+
+impl Time {
+    fn of(name: &str) -> Self {
+        let scales = [("ns", 1), ("us", 1_000), ("ms", 1_000_000)];
+        for (unit, scale) in scales {
+            if let Some(at) = name.find(&format!("spin_{unit}_")) {
+                let digits: String = name[at + 8..].chars().take_while(char::is_ascii_digit).collect();
+                if let Ok(count) = digits.parse::<u64>() {
+                    return Self::Fixed(count * scale);
+                }
+            }
+            if name.contains(&format!("spin_arg_{unit}")) {
+                return Self::Argument(scale);
+            }
+        }
+        Self::ByDefault
+    }
+}
+
+impl Function {
+    /// How long a launch of it runs, in nanoseconds.
+    pub(crate) fn time(&self, params: *mut *mut c_void, blocks: u64, sms: u32, by_default: u64) -> u64 {
+        match self.time {
+            Time::Fixed(time) => time,
+            Time::Argument(scale) => {
+                if params.is_null() {
+                    return 0;
+                }
+                // SAFETY: a kernel of this name has one argument of 32 bits; the caller passes a pointer to it.
+                let first = unsafe { *params };
+                if first.is_null() { 0 } else { u64::from(unsafe_read(first)) * scale }
+            }
+            // Sixteen blocks on a multiprocessor make a wave.
+            Time::ByDefault => by_default * blocks.div_ceil(16 * u64::from(sms.max(1))).max(1),
+        }
+    }
+}
+
+fn unsafe_read(at: *const c_void) -> u32 {
+    // SAFETY: not null, and an argument of 32 bits by the kernel's name.
+    unsafe { at.cast::<u32>().read_unaligned() }
+}
+
+/// The entries of a PTX text; `None` for other images.
+fn ptx_entries(image: *const c_void) -> Option<Vec<String>> {
+    // SAFETY: an image is at least four bytes long; only a text is read on, up to its end.
+    let text = unsafe {
+        let first = image.cast::<[u8; 4]>().read_unaligned();
+        if !first.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {
+            return None;
+        }
+        std::ffi::CStr::from_ptr(image.cast()).to_str().ok()?
+    };
+    if !text.contains(".version") {
+        return None;
+    }
+    let names = text.split(".entry").skip(1).filter_map(|rest| {
+        let name: String =
+            rest.trim_start().chars().take_while(|c| c.is_alphanumeric() || "_$%".contains(*c)).collect();
+        (!name.is_empty()).then_some(name)
+    });
+    Some(names.collect())
+}

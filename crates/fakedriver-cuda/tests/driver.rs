@@ -1,0 +1,7 @@
+//! The fake driver seen from outside: real processes that load it, on machines of their own.
+#![expect(unsafe_code, reason = "maps shared pages, stops processes")]
+
+#[path = "driver/support.rs"]
+mod support;
+#[path = "driver/time.rs"]
+mod time;
