@@ -4,7 +4,14 @@
 //! arguments as an implemented one of another version is the same function. What is not implemented answers
 //! CUDA_ERROR_NOT_SUPPORTED.
 
-include!("../fakedriver/generate.rs");
+#[path = "../fakedriver/generate.rs"]
+mod generate;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use generate::{Types, arguments, folders, implemented, lines, types};
 
 struct Row {
     symbol: String,

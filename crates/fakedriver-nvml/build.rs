@@ -1,6 +1,11 @@
 //! Generates the exported functions from `tables/nvml.tsv`. What is not implemented answers NVML_ERROR_NOT_SUPPORTED.
 
-include!("../fakedriver/generate.rs");
+#[path = "../fakedriver/generate.rs"]
+mod generate;
+
+use std::fmt::Write as _;
+
+use generate::{arguments, folders, implemented, lines, types};
 
 fn main() {
     let (here, tables, out) = folders("libnvidia-ml.so.1", &["nvml.tsv", "types.tsv"]);

@@ -1,21 +1,21 @@
-// Included by the build scripts of the two libraries: turns a table into exported functions.
-//
-// A symbol is implemented if `src/api/` has a function of that name; its exported wrapper is typed by the table, so that an
-// implementation with other arguments does not compile.
+//! A part of the build scripts of the two libraries: turns a table into exported functions.
+//!
+//! A symbol is implemented if `src/api/` has a function of that name; its exported wrapper is typed by the table, so that an
+//! implementation with other arguments does not compile.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The lines of a table, in columns.
-fn lines(path: &Path) -> Vec<Vec<String>> {
+pub(crate) fn lines(path: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let rows = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#'));
     rows.map(|l| l.split('\t').map(str::to_owned).collect()).collect()
 }
 
 /// The arguments of a column: type and name.
-fn arguments(column: &str) -> Vec<(String, String)> {
+pub(crate) fn arguments(column: &str) -> Vec<(String, String)> {
     let split = |text: &str| {
         let (kind, name) = text.rsplit_once(' ').expect("a type and a name");
         (kind.to_owned(), name.to_owned())
@@ -24,13 +24,20 @@ fn arguments(column: &str) -> Vec<(String, String)> {
 }
 
 /// The types of `types.tsv` in Rust, and the sizes of those that are structures.
-struct Types {
-    rust: BTreeMap<String, String>,
-    sizes: BTreeMap<String, usize>,
+pub(crate) struct Types {
+    pub(crate) rust: BTreeMap<String, String>,
+    pub(crate) sizes: BTreeMap<String, usize>,
 }
 
-fn types(path: &Path) -> Types {
-    let known = [("char", "core::ffi::c_char"), ("int", "i32"), ("CUdevice", "i32"), ("CUdevice_v1", "i32"), ("float", "f32"), ("void", "core::ffi::c_void")];
+pub(crate) fn types(path: &Path) -> Types {
+    let known = [
+        ("char", "core::ffi::c_char"),
+        ("int", "i32"),
+        ("CUdevice", "i32"),
+        ("CUdevice_v1", "i32"),
+        ("float", "f32"),
+        ("void", "core::ffi::c_void"),
+    ];
     let mut rust: BTreeMap<String, String> = known.into_iter().map(|(c, r)| (c.to_owned(), r.to_owned())).collect();
     let mut sizes = BTreeMap::new();
     for line in lines(path) {
@@ -52,16 +59,17 @@ fn types(path: &Path) -> Types {
 }
 
 impl Types {
-    fn of(&self, c: &str) -> String {
+    pub(crate) fn of(&self, c: &str) -> String {
         let stars = c.chars().rev().take_while(|&ch| ch == '*').count();
         let base = c.trim_end_matches('*').trim();
         let (constant, base) = base.strip_prefix("const ").map_or((false, base), |b| (true, b));
         let inner = self.rust.get(base).unwrap_or_else(|| panic!("types.tsv has no {base}")).clone();
-        (0..stars).fold(inner, |t, depth| if depth == 0 && constant { format!("*const {t}") } else { format!("*mut {t}") })
+        (0..stars)
+            .fold(inner, |t, depth| if depth == 0 && constant { format!("*const {t}") } else { format!("*mut {t}") })
     }
 
     /// Checks, in the generated code, that a structure is as large as the table says.
-    fn assertions(&self, used: &[(String, String)], text: &mut String, seen: &mut Vec<String>) {
+    pub(crate) fn assertions(&self, used: &[(String, String)], text: &mut String, seen: &mut Vec<String>) {
         for (kind, _) in used {
             let base = kind.trim_end_matches('*').trim().trim_start_matches("const ").to_owned();
             if let (Some(size), false) = (self.sizes.get(&base), seen.contains(&base)) {
@@ -73,7 +81,7 @@ impl Types {
 }
 
 /// The functions of `src/api/*.rs` that bear a symbol's name, with the file they are in.
-fn implemented(folder: &Path, prefix: &str) -> BTreeMap<String, String> {
+pub(crate) fn implemented(folder: &Path, prefix: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("src/api") {
         let path = entry.expect("src/api").path();
@@ -89,7 +97,7 @@ fn implemented(folder: &Path, prefix: &str) -> BTreeMap<String, String> {
 }
 
 /// Where the crate, the tables and the output are; tells cargo what the output depends on, and the linker the library's name.
-fn folders(soname: &str, tables: &[&str]) -> (PathBuf, PathBuf, PathBuf) {
+pub(crate) fn folders(soname: &str, tables: &[&str]) -> (PathBuf, PathBuf, PathBuf) {
     let here = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo"));
     let table_folder = here.join("../../tables");
     for table in tables {

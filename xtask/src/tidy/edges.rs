@@ -37,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("divvy-hook", &["divvy-shm", "divvy-limiter"]),
     ("divvy-fakedriver", &[]),
+    ("divvy-fakedriver-cuda", &["divvy-fakedriver"]),
     ("divvy-fakedriver-nvml", &["divvy-fakedriver"]),
     ("kubectl-divvy", &["divvy-core", "divvy-dialects", "divvy-api", "divvy-cluster"]),
     (
@@ -55,7 +56,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("divvy-e2e", &[]),
-    ("xtask", &["divvy-e2e"]),
+    ("xtask", &["divvy-e2e", "divvy-fakedriver"]),
 ];
 
 /// What the packages with a ceiling may use of the world: pure ones, and those that live in other people's processes.

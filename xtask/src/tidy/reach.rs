@@ -32,7 +32,8 @@ fn targets() -> Vec<PathBuf> {
 /// Adds `file` and everything its `mod` and `include!` lines lead to.
 fn follow(file: &Path, is_root: bool, reached: &mut BTreeSet<PathBuf>) {
     let Ok(text) = std::fs::read_to_string(file) else { return };
-    if !reached.insert(file.to_owned()) {
+    // A `#[path]` may climb out of its folder.
+    if !reached.insert(file.canonicalize().unwrap_or_else(|_| file.to_owned())) {
         return;
     }
     let folder = file.parent().unwrap();
