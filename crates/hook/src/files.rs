@@ -39,6 +39,21 @@ pub(crate) fn open() -> Result<Option<(*mut GatePage, *mut Ledger)>, Fault> {
     Ok(Some((gate, ledger)))
 }
 
+/// The gate file mapped once more, for a context to register.
+pub(crate) fn gate_again(writable: bool) -> Result<*mut GatePage, Fault> {
+    again(place::GATE, if writable { libc::O_RDWR } else { libc::O_RDONLY })
+}
+
+/// The ledger mapped once more, for a context to register.
+pub(crate) fn ledger_again() -> Result<*mut Ledger, Fault> {
+    again(place::LEDGER, libc::O_RDWR)
+}
+
+fn again<T: Shared>(name: &'static str, mode: i32) -> Result<*mut T, Fault> {
+    let dir = directory(place::IN_CONTAINER.as_bytes(), variable(place::DIR_VARIABLE.as_bytes()));
+    map(&dir.ok_or(Fault::Unreadable(name, libc::ENOENT))?, name, mode)
+}
+
 /// The directory of the container: the fixed one if it holds a gate, and only otherwise the one a variable names.
 fn directory(fixed: &[u8], named: Option<&[u8]>) -> Option<Vec<u8>> {
     [Some(fixed), named].into_iter().flatten().find(|dir| exists(&path(dir, place::GATE))).map(<[u8]>::to_vec)

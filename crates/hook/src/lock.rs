@@ -15,6 +15,12 @@ pub(crate) struct Lock<T> {
 // SAFETY: the flag lets one thread at a time have the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
+impl<T: Default> Default for Lock<T> {
+    fn default() -> Self {
+        Lock { held: AtomicBool::new(false), value: UnsafeCell::new(T::default()) }
+    }
+}
+
 impl<T> Lock<T> {
     #[cfg(test)]
     pub(crate) const fn new(value: T) -> Self {

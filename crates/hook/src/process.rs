@@ -13,6 +13,7 @@ use divvy_shm::{GatePage, Ledger};
 use crate::agent::Acquaintance;
 use crate::books::{Block, Books};
 use crate::device::Devices;
+use crate::gate::Streams;
 use crate::hooks::context::Contexts;
 use crate::hooks::graph::Graphs;
 use crate::hooks::pool::Pools;
@@ -50,6 +51,8 @@ pub(crate) struct Process {
     pub(crate) agent: Acquaintance,
     /// How many streams record a graph.
     pub(crate) captures: AtomicU32,
+    /// Streams and their chunks.
+    pub(crate) streams: Streams,
 }
 
 const UNKNOWN: u32 = 0;

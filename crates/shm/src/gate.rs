@@ -76,16 +76,18 @@ const GATE_WRITABLE: u32 = 1;
 const GATED: u32 = 1;
 const WHOLE_CARD: u32 = 2;
 
-/// A device's gate word, alone on its line: the GPU polls it.
+/// A device's gate word, and how often it was opened, alone on their line: the GPU polls it.
 #[repr(C, align(64))]
-struct Word(AtomicU32);
+struct Word {
+    open: AtomicU32,
+    turn: AtomicU32,
+}
 
 /// How to cut work into chunks; changes rarely.
 #[repr(C, align(64))]
 struct Hints {
     chunk_units: AtomicU32,
     cost_ns: AtomicU32,
-    turn: AtomicU32,
 }
 
 /// What the arbiter booked.
@@ -153,12 +155,18 @@ impl Gate {
     /// May work pass now?
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.word.0.load(Acquire) == OPEN
+        self.word.open.load(Acquire) == OPEN
+    }
+
+    /// How often the gate was opened; wraps round. A chunk that was begun in an earlier turn has passed since.
+    #[inline]
+    pub fn turn(&self) -> u32 {
+        self.word.turn.load(Relaxed)
     }
 
     /// The gate word itself, to be waited on by streams and futexes.
     pub fn word(&self) -> &AtomicU32 {
-        &self.word.0
+        &self.word.open
     }
 
     /// Units per chunk; 0 while unknown. The one load of the launch path.

@@ -205,6 +205,23 @@ pub(crate) struct CUstreamBatchMemOpParams_v1 {
     rest: [u64; 4],
 }
 pub(crate) type CUstreamBatchMemOpParams = CUstreamBatchMemOpParams_v1;
+
+impl CUstreamBatchMemOpParams_v1 {
+    /// Nothing, to be replaced.
+    pub(crate) const NONE: Self = CUstreamBatchMemOpParams_v1 { operation: 0, address: 0, rest: [0; 4] };
+
+    /// The stream goes on when the word equals `value`.
+    pub(crate) fn wait_equal(address: u64, value: u32) -> Self {
+        const EQUAL: u64 = 1;
+        CUstreamBatchMemOpParams_v1 { operation: WAIT_VALUE_32, address, rest: [u64::from(value), EQUAL, 0, 0] }
+    }
+
+    /// The stream stores `value`.
+    pub(crate) fn write(address: u64, value: u32) -> Self {
+        CUstreamBatchMemOpParams_v1 { operation: WRITE_VALUE_32, address, rest: [u64::from(value), 0, 0, 0] }
+    }
+}
+pub(crate) const WAIT_VALUE_32: u32 = 1;
 pub(crate) const WRITE_VALUE_32: u32 = 2;
 pub(crate) const WRITE_VALUE_64: u32 = 5;
 

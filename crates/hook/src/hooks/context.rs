@@ -57,7 +57,7 @@ pub(crate) unsafe fn retain(out: *const *mut c_void, ordinal: CUdevice, go: impl
     let handle = unsafe { out.as_ref() }.map_or(0, |c| *c as u64);
     *primary = Primary { handle, bytes: charge.keep(), charged: true };
     drop(primary);
-    gate::context_created(device);
+    gate::context_created(handle);
     status
 }
 
@@ -98,7 +98,7 @@ pub(crate) unsafe fn create(out: *const *mut c_void, ordinal: CUdevice, go: impl
             if let Some(stale) = member.process.contexts.others.insert(*context as u64, block) {
                 books::settle(member, stale);
             }
-            gate::context_created(device);
+            gate::context_created(*context as u64);
         }
         _ => charge.cancel(),
     }
@@ -115,9 +115,7 @@ pub(crate) fn destroy(context: *mut c_void, go: impl Fn() -> CUresult) -> CUresu
         Some(block) if status == SUCCESS => {
             empty(member, context as u64);
             books::settle(member, block);
-            if let Charged::Device(device, _) = block.place {
-                gate::context_destroyed(usize::from(device));
-            }
+            gate::context_destroyed(context as u64);
         }
         Some(block) => drop(member.process.contexts.others.insert(context as u64, block)),
         None => {}
@@ -168,7 +166,7 @@ fn active(ordinal: CUdevice) -> bool {
 
 /// The primary context of a device is gone.
 fn gone(member: Member, device: usize, primary: Primary) {
-    gate::context_destroyed(device);
+    gate::context_destroyed(primary.handle);
     empty(member, primary.handle);
     books::credit(member, device, Kind::Context, primary.bytes);
 }

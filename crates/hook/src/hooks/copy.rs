@@ -19,7 +19,10 @@ pub(crate) fn enqueued(stream: CUstream, bytes: u64, go: impl Fn() -> CUresult) 
 #[inline(always)]
 pub(crate) fn blocking(stream: CUstream, bytes: u64, go: impl Fn() -> CUresult) -> CUresult {
     gate::before_sync(Wait::Stream(stream));
-    enqueued(stream, bytes, go)
+    let status = enqueued(stream, bytes, go);
+    // It is done: nothing stays open behind it.
+    gate::before_sync(Wait::Stream(stream));
+    status
 }
 
 /// How much a description of a copy moves.

@@ -38,6 +38,7 @@ pub(crate) unsafe fn instantiate(out: *const *mut c_void, graph: *mut c_void, go
     let status = go();
     // SAFETY: null, or the driver has just written it.
     if let (Some(member), SUCCESS, Some(&exec)) = (of_container(), status, unsafe { out.as_ref() }) {
+        gate::graph_made(member, exec as u64, graph);
         let bytes = allocations(graph, 0);
         let graphs = &member.process.graphs;
         let known = if bytes > 0 { graphs.needs.insert(exec as u64, bytes) } else { graphs.needs.remove(exec as u64) };
@@ -52,7 +53,8 @@ pub(crate) unsafe fn instantiate(out: *const *mut c_void, graph: *mut c_void, go
 
 /// An executable graph goes.
 pub(crate) fn destroy(exec: *mut c_void, go: impl Fn() -> CUresult) -> CUresult {
-    let known = of_container().filter(|m| m.process.graphs.needs.remove(exec as u64).is_some());
+    let member = of_container().inspect(|m| gate::graph_gone(*m, exec as u64));
+    let known = member.filter(|m| m.process.graphs.needs.remove(exec as u64).is_some());
     if let Some(member) = known {
         member.process.graphs.allocating.fetch_sub(1, Ordering::Relaxed);
     }

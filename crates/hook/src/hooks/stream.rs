@@ -85,7 +85,22 @@ pub(crate) fn relaxed(member: Member, what: impl FnOnce()) {
     }
 }
 
-/// Waits for a stream, or asks how far it is.
+/// Asks how far the GPU is, without waiting for it.
+#[inline(always)]
+pub(crate) fn ask(go: impl Fn() -> CUresult) -> CUresult {
+    gate::before_sync(Wait::Asking);
+    let status = go();
+    pool::look_again_after_waiting();
+    status
+}
+
+/// Puts host work into a stream, which may wake somebody who waits for the GPU without a call of ours.
+pub(crate) fn call_host(stream: CUstream, go: impl Fn() -> CUresult) -> CUresult {
+    gate::before_sync(Wait::Stream(stream));
+    go()
+}
+
+/// Waits for a stream.
 #[inline(always)]
 pub(crate) fn wait(stream: CUstream, go: impl Fn() -> CUresult) -> CUresult {
     gate::before_sync(Wait::Stream(stream));
@@ -94,7 +109,7 @@ pub(crate) fn wait(stream: CUstream, go: impl Fn() -> CUresult) -> CUresult {
     status
 }
 
-/// Waits for an event, or asks whether it happened.
+/// Waits for an event.
 #[inline(always)]
 pub(crate) fn wait_event(go: impl Fn() -> CUresult) -> CUresult {
     gate::before_sync(Wait::Event);

@@ -73,7 +73,7 @@ impl GateWriter {
         let page = Mapped::<GatePage>::create(&unfinished, mode, &touched)?;
         let writer = GateWriter { page };
         for gate in &writer.gates {
-            gate.word.0.store(OPEN, Relaxed);
+            gate.word.open.store(OPEN, Relaxed);
         }
         writer.set_config(config)?;
         writer.front.header.seal(GATE_MAGIC, SIZE as u32, clock::monotonic_ns());
@@ -106,10 +106,13 @@ impl GateWriter {
     pub fn set_gate(&self, device: usize, open: bool) -> bool {
         let Some(gate) = self.gate(device) else { return false };
         let word = if open { OPEN } else { CLOSED };
-        if gate.word.0.load(Relaxed) == word {
+        if gate.word.open.load(Relaxed) == word {
             return false;
         }
-        gate.word.0.store(word, Release);
+        if open {
+            gate.word.turn.fetch_add(1, Relaxed);
+        }
+        gate.word.open.store(word, Release);
         true
     }
 
@@ -117,7 +120,7 @@ impl GateWriter {
     pub fn wake(&self, device: usize) {
         let Some(gate) = self.gate(device) else { return };
         // SAFETY: waking looks at the address and touches nothing.
-        unsafe { libc::syscall(libc::SYS_futex, gate.word.0.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+        unsafe { libc::syscall(libc::SYS_futex, gate.word.open.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     }
 
     /// Tells the library how to cut chunks on a device.

@@ -39,6 +39,8 @@ fn what_the_agent_writes_is_what_the_library_reads() {
 
     assert!(reader.gate(0).unwrap().is_open(), "gates begin open");
     assert!(writer.set_gate(0, false) && !writer.set_gate(0, false));
+    assert!(writer.set_gate(0, true) && writer.set_gate(0, false));
+    assert_eq!(reader.gate(0).unwrap().turn(), 1, "opened once");
     assert!(!reader.gate(0).unwrap().is_open() && reader.gate(1).unwrap().is_open());
     assert!(reader.gate(MAX_DEVICES).is_none() && !writer.set_gate(MAX_DEVICES, true));
     let (hint, booked) =

@@ -52,18 +52,33 @@ impl core::fmt::Debug for StreamSlot {
 }
 
 impl Marks<'_> {
-    /// Work goes into the stream: counted before the launch, so that the books are never behind the GPU.
+    /// Work goes into the stream: counted before the launch, so that the books are never behind the GPU. What was submitted before.
     #[inline]
-    pub fn submit(&self, units: u32) {
-        self.slot.submitted.fetch_add(units, Release);
+    pub fn submit(&self, units: u32) -> u32 {
+        self.slot.submitted.fetch_add(units, Release)
     }
 
-    /// The open chunk ends: what the stream is to write to the completion word. To be called before the write goes into the stream.
+    /// Everything submitted so far.
     #[inline]
-    pub fn end(&self) -> u32 {
-        let submitted = self.slot.submitted.load(Acquire);
+    pub fn submitted(&self) -> u32 {
+        self.slot.submitted.load(Acquire)
+    }
+
+    /// What was submitted when the last chunk was closed.
+    #[inline]
+    pub fn ended(&self) -> u32 {
+        self.slot.ended.load(Acquire)
+    }
+
+    /// A chunk is closed after `submitted` units, which the stream is going to write to the completion word.
+    #[inline]
+    pub fn end(&self, submitted: u32) {
         self.slot.ended.store(submitted, Release);
-        submitted
+    }
+
+    /// The CPU says how far the stream is, where the GPU cannot.
+    pub fn complete(&self, submitted: u32) {
+        self.completed.store(submitted, Release);
     }
 
     /// Units that are in closed chunks and not finished.

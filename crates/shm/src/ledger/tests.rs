@@ -144,13 +144,12 @@ fn work_is_counted_from_its_launch_to_the_gpus_word() {
     let id = ledger.claim_process(1, 0, "x").unwrap();
     let (a, b) = (ledger.claim_stream(id, 0).unwrap(), ledger.claim_stream(id, 0).unwrap());
     let (first, second) = (ledger.marks(a).unwrap(), ledger.marks(b).unwrap());
-    first.submit(1);
-    first.submit(2);
+    assert_eq!((first.submit(1), first.submit(2)), (0, 1));
     let begun = Backlog { queued: 0, filling: 3, streams: 1, completed: 0, submitted: 3 };
     assert_eq!(ledger.backlog(0), begun);
-    assert_eq!(first.end(), 3);
-    first.submit(4);
-    assert_eq!(first.end(), 7);
+    first.end(3);
+    assert_eq!((first.submit(4), first.ended(), first.submitted()), (3, 3, 7));
+    first.end(7);
     second.submit(1);
     let both = Backlog { queued: 7, filling: 1, streams: 2, completed: 0, submitted: 8 };
     assert_eq!(ledger.backlog(0), both);
@@ -177,7 +176,7 @@ fn a_destroyed_streams_slot_waits_for_the_gpu_before_it_is_used_again() {
     let old = ledger.claim_stream(one, 0).unwrap();
     let marks = ledger.marks(old).unwrap();
     marks.submit(1);
-    marks.end();
+    marks.end(1);
     ledger.free_stream(old);
     let other = ledger.claim_stream(two, 0).unwrap();
     assert_ne!(other, old, "the GPU still owes a write there");
@@ -185,8 +184,8 @@ fn a_destroyed_streams_slot_waits_for_the_gpu_before_it_is_used_again() {
     gpu_writes(&ledger, old, 1);
     assert_eq!(ledger.claim_stream(two, 0), Some(old));
     let marks = ledger.marks(old).unwrap();
-    marks.submit(1);
-    assert_eq!(marks.end(), 2, "numbers go on");
+    assert_eq!(marks.submit(1), 1, "numbers go on");
+    marks.end(2);
 
     ledger.free_stream(old);
     assert!(ledger.reap_process(two));

@@ -1,0 +1,439 @@
+//! What is known of each stream, found without a lock.
+//!
+//! A stream is known by its handle. The default streams have one handle for all contexts, and one of them even for all threads, so
+//! those are known by their context, and thread.
+
+use alloc::boxed::Box;
+use core::cell::UnsafeCell;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use divvy_shm::frame::EventKind;
+use divvy_shm::gate::Gate;
+use divvy_shm::ledger::{Marks, StreamId};
+use divvy_shm::{Enforcement, GatePage};
+
+use super::boundary;
+use super::hold::Events;
+use super::page::Pages;
+use crate::cuda::real;
+use crate::cuda::types::{CUstream, PER_THREAD, SUCCESS};
+use crate::device::Place;
+use crate::lock::Lock;
+use crate::map::Map;
+use crate::process::Member;
+
+/// Places of the cache in front of the map: a program launches into few streams.
+const CACHED: usize = 64;
+/// While no cost is known, a chunk is at most this many launches.
+const MOST_UNTRIED: u32 = 1024;
+/// A stream that found no slot looks at the gate every so many launches.
+const UNMETERED: u32 = 32;
+
+/// The streams of a process. None when all zero.
+pub(crate) struct Streams {
+    cache: [Cached; CACHED],
+    known: Map<usize>,
+    /// All that were ever made, linked; vacant ones are used again.
+    first: AtomicPtr<Known>,
+    making: Lock<()>,
+    /// How many have an open chunk.
+    open: AtomicU32,
+    /// How often the set of contexts changed; and the only context there is, while it changed but once.
+    context_changes: AtomicU32,
+    only_context: AtomicU64,
+    /// What had been submitted in all when somebody last asked how far the GPU is.
+    asked_at: AtomicU64,
+    /// The pages as each context knows them.
+    pub(super) pages: Pages,
+    /// How much work each executable graph is.
+    pub(super) graph_units: Map<u32>,
+    /// The watchdog's state.
+    pub(super) watched: AtomicU32,
+}
+
+struct Cached {
+    key: AtomicU64,
+    known: AtomicPtr<Known>,
+}
+
+/// A stream.
+pub(crate) struct Known {
+    key: AtomicU64,
+    next: AtomicPtr<Known>,
+    /// Chunks end and begin one at a time.
+    pub(super) crossing: Lock<()>,
+    /// The gate when the open chunk began: its turn, and whether it was open, in the lowest bit.
+    began: AtomicU64,
+    /// Launches per chunk while nothing is known about their cost.
+    untried: AtomicU32,
+    facts: UnsafeCell<Facts>,
+    /// For the gate on the CPU.
+    pub(super) events: Lock<Events>,
+}
+
+// SAFETY: the facts are written before a stream can be found, or while its place is vacant; everything else is atomic or locked.
+unsafe impl Sync for Known {}
+// SAFETY: as above.
+unsafe impl Send for Known {}
+
+/// What does not change while a stream exists.
+#[derive(Clone, Copy)]
+pub(super) struct Facts {
+    pub(super) stream: CUstream,
+    pub(super) context: u64,
+    pub(super) thread: u64,
+    pub(super) device: usize,
+    pub(super) gate: &'static Gate,
+    pub(super) way: Way,
+    /// `None` if all slots were taken.
+    pub(super) metered: Option<(StreamId, Marks<'static>)>,
+}
+
+/// How the stream is held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Not at all: the device is not of the container.
+    Free,
+    /// By the GPU: where it finds the gate word and the completion word.
+    Gpu { gate: u64, completion: u64 },
+    /// By the CPU.
+    Cpu,
+}
+
+/// What ended a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It was destroyed; the GPU still does what is queued.
+    Stream,
+    /// Its context was, and everything queued is gone.
+    Context,
+}
+
+/// The stream, made known if it is not yet.
+#[inline]
+pub(super) fn find(member: Member, stream: CUstream) -> Option<&'static Known> {
+    let streams = &member.process.streams;
+    let key = streams.key(stream)?;
+    let cached = &streams.cache[place(key)];
+    if cached.key.load(Ordering::Acquire) == key {
+        // SAFETY: streams are never freed.
+        return unsafe { cached.known.load(Ordering::Relaxed).as_ref() };
+    }
+    find_uncached(member, stream, key)
+}
+
+#[cold]
+fn find_uncached(member: Member, stream: CUstream, key: u64) -> Option<&'static Known> {
+    let streams = &member.process.streams;
+    let known = match streams.known.get(key) {
+        // SAFETY: never freed.
+        Some(known) => unsafe { (known as *const Known).as_ref() }?,
+        None => make(member, stream, key)?,
+    };
+    let cached = &streams.cache[place(key)];
+    // Emptied first: nobody may find the new key with the old stream.
+    cached.key.store(0, Ordering::Release);
+    cached.known.store(core::ptr::from_ref(known).cast_mut(), Ordering::Release);
+    cached.key.store(key, Ordering::Release);
+    Some(known)
+}
+
+/// The stream, if it is known.
+pub(super) fn lookup(member: Member, stream: CUstream) -> Option<&'static Known> {
+    let streams = &member.process.streams;
+    let known = streams.known.get(streams.key(stream)?)?;
+    // SAFETY: never freed.
+    unsafe { (known as *const Known).as_ref() }
+}
+
+fn place(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+}
+
+fn thread() -> u64 {
+    // SAFETY: asks for the caller's own identity.
+    unsafe { libc::pthread_self() as u64 }
+}
+
+/// Makes a stream known: finds its context and device, registers the pages there, takes a slot in the ledger.
+#[cold]
+fn make(member: Member, stream: CUstream, key: u64) -> Option<&'static Known> {
+    let streams = &member.process.streams;
+    let _one_at_a_time = streams.making.lock();
+    if let Some(known) = streams.known.get(key) {
+        // SAFETY: never freed.
+        return unsafe { (known as *const Known).as_ref() };
+    }
+    let (current, current_place) = member.current()?;
+    let context = if is_default(stream) { current } else { context_of(stream).unwrap_or(current) };
+    let device = match if context == current { Some(current_place) } else { member.stream_place(stream) } {
+        Some(Place::Granted(device)) => Some(device),
+        _ => None,
+    };
+    let gate = member.gate.gate(device.unwrap_or(0))?;
+    let mut facts =
+        Facts { stream, context, thread: thread(), device: device.unwrap_or(0), gate, way: Way::Free, metered: None };
+    if let Some(device) = device {
+        member.introduce();
+        let id = member.id()?;
+        let slot = member.ledger.claim_stream(id, device).or_else(|| {
+            streams.give_back_idle_threads(member);
+            member.ledger.claim_stream(id, device)
+        });
+        facts.metered = slot.and_then(|slot| Some((slot, member.ledger.marks(slot)?)));
+        if facts.metered.is_none() {
+            member.tell(EventKind::StreamsFull, device, 0, 0);
+        }
+        let registered = if context == current { streams.pages.of(member, context, device) } else { None };
+        facts.way = match (registered, slot) {
+            (Some(pages), Some(slot)) => Way::Gpu {
+                gate: pages.gates + GatePage::word_offset(device) as u64,
+                completion: pages.completions + slot.completion_offset() as u64,
+            },
+            (Some(pages), None) => Way::Gpu { gate: pages.gates + GatePage::word_offset(device) as u64, completion: 0 },
+            (None, _) => {
+                member.ledger.set_cpu_gate(id);
+                member.tell(EventKind::CpuGate, device, 0, 0);
+                Way::Cpu
+            }
+        };
+    }
+    let known = streams.vacant().unwrap_or_else(|| streams.link(Known::new(facts)));
+    // SAFETY: nobody can find it yet, and nobody else makes one.
+    unsafe { *known.facts.get() = facts };
+    known.began.store(0, Ordering::Relaxed);
+    known.untried.store(1, Ordering::Relaxed);
+    known.key.store(key, Ordering::Release);
+    streams.known.insert(key, core::ptr::from_ref(known) as usize);
+    Some(known)
+}
+
+fn is_default(stream: CUstream) -> bool {
+    stream as usize <= PER_THREAD as usize
+}
+
+fn context_of(stream: CUstream) -> Option<u64> {
+    let mut context = null_mut();
+    // SAFETY: a stream of the caller's, and a place for its context.
+    (unsafe { real::cuStreamGetCtx()?(stream, &mut context) } == SUCCESS).then_some(context as u64)
+}
+
+impl Streams {
+    /// What a stream is known by; `None` without a context.
+    #[inline]
+    fn key(&self, stream: CUstream) -> Option<u64> {
+        if !is_default(stream) {
+            return Some(stream as u64);
+        }
+        let context = match self.only_context.load(Ordering::Relaxed) {
+            0 => self.current_context()?,
+            only => only,
+        };
+        // Handles are addresses of something aligned; these are odd.
+        Some(if stream == PER_THREAD { (context ^ thread().rotate_left(24)) | 1 } else { context | 1 })
+    }
+
+    #[cold]
+    fn current_context(&self) -> Option<u64> {
+        let mut context = null_mut();
+        // SAFETY: a place for the context.
+        if unsafe { real::cuCtxGetCurrent()?(&mut context) } != SUCCESS || context.is_null() {
+            return None;
+        }
+        Some(context as u64)
+    }
+
+    /// The number of contexts changed. The common program has one for all its life, and need not be asked about it each time.
+    pub(super) fn contexts_changed(&self, context: u64) {
+        let first = self.context_changes.fetch_add(1, Ordering::Relaxed) == 0;
+        self.only_context.store(if first { context } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Is any chunk open?
+    #[inline]
+    pub(super) fn any_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn chunk_opened(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn chunk_closed(&self) {
+        let _ = self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| Some(n.saturating_sub(1)));
+    }
+
+    /// Whether nothing was submitted since this was last asked.
+    pub(super) fn quiet_since_last_asked(&self) -> bool {
+        let mut sum = 1u64;
+        self.each(|known| {
+            if let Some((_, marks)) = known.facts().metered {
+                sum = sum.wrapping_add(u64::from(marks.submitted()));
+            }
+        });
+        self.asked_at.swap(sum, Ordering::Relaxed) == sum
+    }
+
+    /// Every stream that is known now.
+    pub(super) fn each(&self, mut what: impl FnMut(&'static Known)) {
+        let mut at = self.first.load(Ordering::Acquire);
+        // SAFETY: linked streams are never freed.
+        while let Some(known) = unsafe { at.as_ref() } {
+            if known.key.load(Ordering::Acquire) != 0 {
+                what(known);
+            }
+            at = known.next.load(Ordering::Acquire);
+        }
+    }
+
+    fn vacant(&self) -> Option<&'static Known> {
+        let mut at = self.first.load(Ordering::Acquire);
+        // SAFETY: linked streams are never freed.
+        while let Some(known) = unsafe { at.as_ref() } {
+            if known.key.load(Ordering::Acquire) == 0 {
+                return Some(known);
+            }
+            at = known.next.load(Ordering::Acquire);
+        }
+        None
+    }
+
+    /// For one thread at a time.
+    fn link(&self, known: Known) -> &'static Known {
+        let known = Box::leak(Box::new(known));
+        known.next.store(self.first.load(Ordering::Acquire), Ordering::Release);
+        self.first.store(known, Ordering::Release);
+        known
+    }
+
+    /// A stream is gone: its slot goes back, and its place is vacant.
+    pub(super) fn forget(&self, member: Member, known: &'static Known, ended: Ended) {
+        let _one_at_a_time = self.making.lock();
+        self.vacate(member, known, ended);
+    }
+
+    fn vacate(&self, member: Member, known: &'static Known, ended: Ended) {
+        let key = known.key.swap(0, Ordering::AcqRel);
+        if key == 0 {
+            return;
+        }
+        self.known.remove(key);
+        let cached = &self.cache[place(key)];
+        let _ = cached.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed);
+        if let Some((slot, marks)) = known.facts().metered {
+            if marks.submitted() != marks.ended() {
+                self.chunk_closed();
+            }
+            if ended == Ended::Context || known.facts().way == Way::Cpu {
+                marks.write_off();
+            }
+            member.ledger.free_stream(slot);
+        }
+        known.events.lock().forget();
+    }
+
+    /// Default streams of threads come without a word and go without one: when slots run out, those with nothing to do give theirs
+    /// back.
+    fn give_back_idle_threads(&self, member: Member) {
+        self.each(|known| {
+            let facts = known.facts();
+            let idle = facts.metered.is_some_and(|(_, m)| m.submitted() == m.ended() && m.queued() == 0);
+            if facts.stream == PER_THREAD && idle {
+                self.vacate(member, known, Ended::Stream);
+            }
+        });
+    }
+}
+
+impl Known {
+    fn new(facts: Facts) -> Known {
+        Known {
+            key: AtomicU64::new(0),
+            next: AtomicPtr::new(null_mut()),
+            crossing: Lock::default(),
+            began: AtomicU64::new(0),
+            untried: AtomicU32::new(1),
+            facts: UnsafeCell::new(facts),
+            events: Lock::default(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn facts(&self) -> &Facts {
+        // SAFETY: written only while nobody can find this stream.
+        unsafe { &*self.facts.get() }
+    }
+
+    /// Its handle.
+    pub(super) fn handle(&self) -> CUstream {
+        self.facts().stream
+    }
+
+    /// Its context.
+    pub(super) fn context(&self) -> u64 {
+        self.facts().context
+    }
+
+    /// Whether the calling thread, in `context`, means this stream by its handle.
+    pub(super) fn can_be_reached(&self, context: u64) -> bool {
+        let facts = self.facts();
+        facts.context == context && (facts.stream != PER_THREAD || facts.thread == thread())
+    }
+
+    /// Work is about to be put into the stream.
+    #[inline]
+    pub(super) fn enter(&'static self, member: Member, stream: CUstream, units: u32, hold: bool) {
+        let facts = self.facts();
+        if facts.way == Way::Free {
+            return;
+        }
+        let Some((_, marks)) = &facts.metered else { return self.enter_unmetered(member, stream) };
+        let before = marks.submit(units);
+        let fill = before.wrapping_sub(marks.ended());
+        let most = match facts.gate.chunk_units() {
+            0 => self.untried.load(Ordering::Relaxed),
+            units => units,
+        };
+        if fill == 0 || fill >= most || (!facts.gate.is_open() && self.has_passed()) {
+            boundary::cross(member, self, stream, before, hold);
+        }
+    }
+
+    #[cold]
+    fn enter_unmetered(&'static self, member: Member, stream: CUstream) {
+        if self.untried.fetch_add(1, Ordering::Relaxed).is_multiple_of(UNMETERED) {
+            boundary::wait_only(member, self, stream);
+        }
+    }
+
+    /// Whether the open chunk's wait has been passed, as far as the CPU can tell: then nothing may be added to it while the gate is
+    /// closed.
+    #[inline]
+    fn has_passed(&self) -> bool {
+        let began = self.began.load(Ordering::Relaxed);
+        began & 1 != 0 || (began >> 1) as u32 != self.facts().gate.turn()
+    }
+
+    /// A chunk begins.
+    pub(super) fn begins(&self) {
+        let gate = self.facts().gate;
+        let turn = u64::from(gate.turn());
+        self.began.store((turn << 1) | u64::from(gate.is_open()), Ordering::Relaxed);
+    }
+
+    /// While nothing is known about costs, chunks grow as long as the GPU keeps up with them.
+    pub(super) fn tries_more(&self, kept_up: bool) {
+        let tried = self.untried.load(Ordering::Relaxed);
+        let next = if kept_up { (tried * 2).min(MOST_UNTRIED) } else { tried };
+        self.untried.store(next.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether work on the device is to be held at all now.
+    pub(super) fn is_held(&self, member: Member) -> bool {
+        member
+            .gate
+            .limits(self.facts().device)
+            .is_some_and(|limits| limits.gated && limits.enforcement == Enforcement::Enforce)
+    }
+}
