@@ -4,5 +4,6 @@
 mod node {
     pub(crate) mod kit;
 
+    mod restart;
     mod start;
 }

@@ -54,13 +54,17 @@ async fn serve_once(plugin: &Plugin, own: &Path, kubelet: &Path) -> anyhow::Resu
         .add_service(DevicePluginServer::new(plugin.clone()))
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), replaced);
     let registration = async {
-        if let Err(error) = register(plugin, kubelet).await {
-            tracing::warn!(%error, "the kubelet did not take our registration; trying again");
-            tokio::time::sleep(LOOK).await;
-            return Ok(());
+        let mut refused = 0u32;
+        while let Err(error) = register(plugin, kubelet).await {
+            // Said once: a kubelet that is starting refuses for seconds, a stopped one for hours.
+            if refused == 0 {
+                tracing::warn!(%error, "the kubelet does not take our registration yet; trying until it does");
+            }
+            refused += 1;
+            tokio::time::sleep(LOOK * refused.min(4)).await;
         }
         tracing::info!(resource = keys::SLOT, "registered with the kubelet");
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     tokio::select! {
         served = server => {
@@ -68,7 +72,7 @@ async fn serve_once(plugin: &Plugin, own: &Path, kubelet: &Path) -> anyhow::Resu
             tracing::info!("the kubelet was restarted");
             Ok(())
         }
-        again = registration => again,
+        () = registration => Ok(()),
     }
 }
 

@@ -1,15 +1,20 @@
 //! The node that the tests share, and short ways to make pods with grants on it.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use divvy_core::keys;
-use divvy_e2e::{Cluster, Kubectl, Options, Program, own};
+use divvy_e2e::{Cluster, Image, Kubectl, Options, Program, eventually, own};
+use divvy_shm::{ContainerConfig, GateReader};
 use serde_json::{Value, json};
 
 /// Long enough for a busy machine; tests wait for conditions, not for this.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// An image that says it wants to see every card.
+pub(crate) const GREEDY: &str = "divvy.test/greedy:1";
 /// Cards of the node.
 pub(crate) const CARDS: [&str; 2] =
     ["GPU-00000000-0000-4000-8000-000000000000", "GPU-00000000-0000-4000-8000-000000000001"];
@@ -44,6 +49,8 @@ impl Site {
             format!("--gpus={}", gpus.display()),
             format!("--library={}", own::library().unwrap().display()),
         ];
+        let greedy = Image::busybox().unwrap().env("NVIDIA_VISIBLE_DEVICES", "all");
+        cluster.offer_image(GREEDY, &greedy).unwrap();
         let mut agent = node.program("agent", words);
         agent.start().unwrap();
         let site = Site { cluster, agent, namespaces: 0 };
@@ -54,20 +61,76 @@ impl Site {
         site
     }
 
-    /// kubectl in a fresh namespace.
+    /// kubectl in a fresh namespace, on a node that holds nothing.
     pub(crate) fn namespace(&mut self) -> Kubectl {
+        self.agent.must_run().unwrap();
+        self.cluster.node(0).kubelet.must_run().unwrap();
+        let admin = self.cluster.admin();
+        for old in (1..=self.namespaces).map(|n| format!("test-{n}")) {
+            let words = ["delete", "pods", "--all", "--force", "--grace-period=0", "--ignore-not-found"];
+            admin.in_namespace(&old).say(&words).unwrap();
+        }
+        self.settled();
         self.namespaces += 1;
         let name = format!("test-{}", self.namespaces);
-        self.cluster.admin().say(&["create", "namespace", &name]).unwrap();
-        let kubectl = self.cluster.admin().in_namespace(&name);
+        admin.say(&["create", "namespace", &name]).unwrap();
+        let kubectl = admin.in_namespace(&name);
         kubectl.wait("serviceaccount", "default", SOON, |_| true).unwrap();
         kubectl
+    }
+
+    /// Waits until nobody holds anything on the node.
+    pub(crate) fn settled(&self) {
+        eventually("the node's ledger is empty", SOON, || {
+            let held = self.ledger();
+            anyhow::ensure!(held.is_empty(), "{held:?} are still held");
+            Ok(())
+        })
+        .unwrap_or_else(|e| panic!("{e:#}\n{}", self.agent_log()));
+    }
+
+    /// Where a file of the node is, seen from here.
+    pub(crate) fn on_node(&self, path: &str) -> PathBuf {
+        self.cluster.nodes()[0].root().join(path.trim_start_matches('/'))
+    }
+
+    /// What the agent has written down: by pod's name, the grant.
+    pub(crate) fn ledger(&self) -> BTreeMap<String, Value> {
+        let folder = self.on_node("/run/divvy/containers");
+        let mut held = BTreeMap::new();
+        for pod in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(text) = fs::read(pod.path().join("pod.json")) else { continue };
+            let note: Value = serde_json::from_slice(&text).unwrap();
+            held.insert(note["pod"]["name"].as_str().unwrap().to_owned(), note["grant"].clone());
+        }
+        held
+    }
+
+    /// What a container's library reads.
+    pub(crate) fn gate(&self, uid: &str, container: &str) -> ContainerConfig {
+        let folder = self.on_node("/run/divvy/containers").join(uid).join(container);
+        GateReader::open(&folder).unwrap().config().1
+    }
+
+    /// What the kubelet has written down: by pod uid and container, the ids.
+    pub(crate) fn checkpoint(&self) -> BTreeMap<(String, String), Vec<String>> {
+        let file = self.on_node("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint");
+        let text: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+        let entries = text["Data"]["PodDeviceEntries"].as_array().cloned().unwrap_or_default();
+        let word = |v: &Value| v.as_str().unwrap().to_owned();
+        let ids = |v: &Value| v["-1"].as_array().unwrap().iter().map(word).collect();
+        entries.iter().map(|e| ((word(&e["PodUID"]), word(&e["ContainerName"])), ids(&e["DeviceIDs"]))).collect()
     }
 
     /// What the agent said.
     pub(crate) fn agent_log(&self) -> String {
         fs::read_to_string(self.agent.log()).unwrap_or_default()
     }
+}
+
+/// The uid of a pod.
+pub(crate) fn uid(pod: &Value) -> String {
+    pod["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
 /// A slice of a card in a hand-written grant.
