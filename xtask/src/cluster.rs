@@ -69,12 +69,15 @@ pub(crate) struct Up {
     /// Run no kube-scheduler
     #[arg(long)]
     without_scheduler: bool,
+    /// Run no kube-controller-manager
+    #[arg(long)]
+    without_controller_manager: bool,
 }
 
 pub(crate) fn run(chore: &Chore) -> anyhow::Result<()> {
     match chore {
         Chore::Build { kubernetes, helm } => {
-            Programs::ready(*kubernetes)?;
+            Programs::all(*kubernetes)?;
             if *helm {
                 println!("helm: {}", programs::helm()?.display());
             }
@@ -108,6 +111,9 @@ impl Up {
         } else if self.without_scheduler {
             options.scheduler = Scheduler::Absent;
         }
+        if self.without_controller_manager {
+            options.controller_manager = None;
+        }
         Ok(options)
     }
 
@@ -122,7 +128,8 @@ impl Up {
 
     fn in_background(&self) -> anyhow::Result<()> {
         // What takes minutes is done where it can be seen and interrupted.
-        Programs::ready(self.kubernetes)?;
+        let options = self.options()?;
+        Programs::ready(options.kubernetes, &options.programs())?;
         let start = Instant::now();
         let mut words: Vec<_> = std::env::args_os().skip(1).collect();
         let up = words.iter().position(|word| word == "up").context("started as another chore")?;
@@ -167,9 +174,9 @@ fn down(name: &str) -> anyhow::Result<()> {
 
 fn env(name: &str) -> anyhow::Result<()> {
     let cluster = running(name)?;
-    let programs = Programs::ready(Release::default())?;
+    let programs = Programs::ready(Release::default(), &["kubectl"])?;
     println!("export KUBECONFIG={}", cluster.join("admin.kubeconfig").display());
-    println!("export PATH={}:{}:$PATH", programs.folder_of("kubectl")?.display(), programs.folder_of("ctr")?.display());
+    println!("export PATH={}:$PATH", programs.folder_of("kubectl")?.display());
     Ok(())
 }
 

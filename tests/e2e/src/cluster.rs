@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 impl Cluster {
     /// Starts a cluster and waits until it can be used: API server ready, default service account there, nodes ready.
     pub fn start(options: Options) -> anyhow::Result<Self> {
-        let programs = Programs::ready(options.kubernetes)?;
+        let programs = Programs::ready(options.kubernetes, &options.programs())?;
         if !options.nodes.is_empty() {
             packages::ready()?;
         }

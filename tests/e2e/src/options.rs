@@ -108,6 +108,21 @@ impl Options {
         self
     }
 
+    /// The programs it takes.
+    pub fn programs(&self) -> Vec<&'static str> {
+        let mut names = vec!["etcd", "kube-apiserver", "kubectl"];
+        if self.controller_manager.is_some() {
+            names.push("kube-controller-manager");
+        }
+        if !matches!(self.scheduler, Scheduler::Absent) {
+            names.push("kube-scheduler");
+        }
+        if !self.nodes.is_empty() {
+            names.extend(["kubelet", "containerd", "containerd-shim-runc-v2", "ctr"]);
+        }
+        names
+    }
+
     /// The feature gates as programs take them on the command line.
     pub(crate) fn gates_flag(&self) -> Option<String> {
         let gates: Vec<String> = self.feature_gates.iter().map(|(name, on)| format!("{name}={on}")).collect();

@@ -80,17 +80,20 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// The programs of a cluster of this release, built where they are not there yet.
-    pub fn ready(release: Release) -> anyhow::Result<Self> {
-        let kubernetes = match release {
-            Release::V1_36 => &KUBERNETES_1_36,
-            Release::V1_34 => &KUBERNETES_1_34,
-        };
+    /// These programs of this release, built where they are not there yet.
+    pub fn ready(release: Release, wanted: &[&str]) -> anyhow::Result<Self> {
         let mut paths = BTreeMap::new();
-        for source in [kubernetes, &ETCD, &CONTAINERD] {
-            paths.extend(source.ready()?);
+        for source in sources_of(release) {
+            paths.extend(source.ready(|name| wanted.contains(&name))?);
         }
         Ok(Self { paths })
+    }
+
+    /// All programs of this release, built where they are not there yet.
+    pub fn all(release: Release) -> anyhow::Result<Self> {
+        let names: Vec<&str> =
+            sources_of(release).iter().flat_map(|source| source.programs).map(|(name, _)| *name).collect();
+        Self::ready(release, &names)
     }
 
     /// A program's path.
@@ -106,7 +109,7 @@ impl Programs {
 
 /// The helm program, built where it is not there yet.
 pub fn helm() -> anyhow::Result<PathBuf> {
-    HELM.ready()?.remove("helm").context("helm was not built")
+    HELM.ready(|_| true)?.remove("helm").context("helm was not built")
 }
 
 /// Where this project keeps what is costly to make, outside the repository.
@@ -124,13 +127,22 @@ pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("cluster")
 }
 
+/// Where the programs of a cluster of this release come from.
+fn sources_of(release: Release) -> [&'static Source; 3] {
+    let kubernetes = match release {
+        Release::V1_36 => &KUBERNETES_1_36,
+        Release::V1_34 => &KUBERNETES_1_34,
+    };
+    [kubernetes, &ETCD, &CONTAINERD]
+}
+
 impl Source {
-    fn ready(&self) -> anyhow::Result<BTreeMap<&'static str, PathBuf>> {
+    fn ready(&self, wanted: impl Fn(&str) -> bool) -> anyhow::Result<BTreeMap<&'static str, PathBuf>> {
         let assets = std::env::var_os("KUBEBUILDER_ASSETS").map(PathBuf::from);
         let mut paths = BTreeMap::new();
         let mut missing = Vec::new();
         let kept = cache()?.join("bin").join(self.key()?);
-        for (name, package) in self.programs {
+        for (name, package) in self.programs.iter().filter(|(name, _)| wanted(name)) {
             let given = assets.as_ref().map(|folder| folder.join(name)).filter(|path| path.is_file());
             let path = given.unwrap_or_else(|| kept.join(name));
             if !path.is_file() {
