@@ -146,6 +146,11 @@ impl Cluster {
         &self.nodes
     }
 
+    /// One of the real nodes.
+    pub fn node(&self, index: usize) -> &Node {
+        &self.nodes[index]
+    }
+
     /// This machine's address as the nodes and pods see it, if there are nodes.
     pub fn host_address(&self) -> Option<std::net::Ipv4Addr> {
         self.network.as_ref().map(Network::host)

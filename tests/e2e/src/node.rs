@@ -151,6 +151,12 @@ impl Node {
         Ok(())
     }
 
+    /// Restarts containerd and waits until it listens.
+    pub fn restart_containerd(&self) -> anyhow::Result<()> {
+        self.containerd.stop()?;
+        self.start_containerd()
+    }
+
     /// Changes the kubelet's configuration; it takes effect when the kubelet is restarted.
     pub fn configure_kubelet(&self, over: &Value) -> anyhow::Result<()> {
         let file = self.root().join("etc/kubernetes/kubelet.json");

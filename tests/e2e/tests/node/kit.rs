@@ -51,7 +51,7 @@ impl Site {
         ];
         let greedy = Image::busybox().unwrap().env("NVIDIA_VISIBLE_DEVICES", "all");
         cluster.offer_image(GREEDY, &greedy).unwrap();
-        let mut agent = node.program("agent", words);
+        let agent = node.program("agent", words);
         agent.start().unwrap();
         let site = Site { cluster, agent, namespaces: 0 };
         let admin = site.cluster.admin();
