@@ -1,7 +1,11 @@
 //! NVML as the table has it, and the view of it that a container gets.
 
 pub(crate) mod deny;
+pub(crate) mod devices;
+pub(crate) mod memory;
+pub(crate) mod processes;
 pub(crate) mod types;
+pub(crate) mod utilisation;
 
 use types::nvmlReturn_t;
 
@@ -26,7 +30,7 @@ mod generated {
         EXPORTS.address(index)
     }
 }
-pub(crate) use generated::{NAMES, ours};
+pub(crate) use generated::{NAMES, ours, real};
 
 /// The answer where the real function is missing: NVML is not there, or too old.
 #[cold]

@@ -20,6 +20,7 @@ use crate::hooks::pool::Pools;
 use crate::hooks::vmm::Physical;
 use crate::lock::Lock;
 use crate::map::Map;
+use crate::nvml::devices::Cards;
 use crate::{files, liveness};
 
 /// The state of a process.
@@ -47,6 +48,8 @@ pub(crate) struct Process {
     pub(crate) physical: Physical,
     /// Graphs that allocate.
     pub(crate) graphs: Graphs,
+    /// Cards by NVML's handles.
+    pub(crate) cards: Cards,
     /// What the agent was told.
     pub(crate) agent: Acquaintance,
     /// How many streams record a graph.

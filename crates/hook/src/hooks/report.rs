@@ -15,6 +15,13 @@ pub(crate) struct Memory {
     pub(crate) free: u64,
 }
 
+impl Memory {
+    /// What is not free.
+    pub(crate) fn used(self) -> u64 {
+        self.total.saturating_sub(self.free)
+    }
+}
+
 /// The one story: the limit is the total, and free is what is left of it or of the card, whichever is less.
 fn story(limit: u64, used: u64, card: Memory) -> Memory {
     let total = limit.min(card.total);
@@ -88,5 +95,6 @@ mod tests {
         assert_eq!(story(10, 12, card), Memory { total: 10, free: 0 });
         assert_eq!(story(120, 4, card), Memory { total: 120, free: 100 });
         assert_eq!(story(200, 0, card), card);
+        assert_eq!(story(120, 4, card).used(), 20);
     }
 }
