@@ -30,6 +30,8 @@ enum Plan {
 }
 
 fn main() {
+    // Our own functions are what we mean when we name them, even if the program or a tool has others of the same name.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
     let own = PathBuf::from(env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it"));
     let tables = own.join("../../tables");

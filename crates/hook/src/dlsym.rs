@@ -190,8 +190,7 @@ extern "C" fn slow_dlvsym(handle: *mut c_void, name: *const c_char, version: *co
 /// The real function, found on the first call.
 fn real<F: Copy>(place: &AtomicUsize, name: &CStr) -> Option<F> {
     if place.load(Ordering::Relaxed) == 0 {
-        let found = elf::next_after(loader::own_address(), loader::own_address(), name);
-        place.store(found.map_or(0, |(_, address)| address), Ordering::Relaxed);
+        place.store(elf::next_after(loader::own_address(), None, name).unwrap_or(0), Ordering::Relaxed);
     }
     let address = place.load(Ordering::Relaxed);
     // SAFETY: the callers name the function that goes with F.
@@ -232,10 +231,18 @@ fn look_up(handle: *mut c_void, name: &CStr, caller: usize, ask: &dyn Fn(*mut c_
     let own = |address: usize| address != 0 && address == wanted.ours;
     // What the caller would get if we were not loaded.
     let without_us = if handle == libc::RTLD_NEXT {
-        match elf::next_after(caller, loader::own_address(), name) {
-            Some((_, address)) => address,
-            None if wanted.ours == 0 => return Answer::ASK,
-            None => ask(libc::RTLD_NEXT), // from us on: nothing, and dlerror says so
+        let us = loader::own_address();
+        if elf::in_order(caller, us) {
+            // What lies between the caller and us, and else what comes behind us.
+            elf::next_after(caller, Some(us), name).unwrap_or_else(|| ask(libc::RTLD_NEXT))
+        } else {
+            // Behind us the real function would answer right, but with the driver's own.
+            let behind_us = ask(libc::RTLD_NEXT);
+            let candidates = [Some(behind_us), elf::next_after(caller, None, name)];
+            match candidates.into_iter().flatten().find(|&a| a != 0 && (CUDA.holds(a) || NVML.holds(a))) {
+                Some(of_driver) => of_driver,
+                None => return Answer::ASK,
+            }
         }
     } else {
         let found = ask(handle);

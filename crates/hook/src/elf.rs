@@ -266,22 +266,25 @@ pub(crate) fn first(wanted: &mut dyn FnMut(&Object) -> bool) -> Option<Object> {
     search.found
 }
 
-/// Where `name` is defined by the first object after the one holding `address`, as `RTLD_NEXT` has it; `skip` is passed over.
-pub(crate) fn next_after(address: usize, skip: usize, name: &CStr) -> Option<(Object, usize)> {
-    let mut passed = false;
+/// Where `name` is defined by the first object after the one that holds `after`, and before the one that holds `until`, if any.
+pub(crate) fn next_after(after: usize, until: Option<usize>, name: &CStr) -> Option<usize> {
+    let (mut passed, mut over) = (false, false);
     let mut at = None;
-    let object = first(&mut |object| {
+    first(&mut |object| {
         if !passed {
-            passed = object.holds(address);
+            passed = object.holds(after);
             return false;
         }
-        if object.holds(skip) {
-            return false;
-        }
-        at = object.find(name);
-        at.is_some()
-    })?;
-    Some((object, at?))
+        over |= until.is_some_and(|until| object.holds(until));
+        at = if over { None } else { object.find(name) };
+        over || at.is_some()
+    });
+    at
+}
+
+/// Whether the object that holds `one` was loaded before the one that holds `other`.
+pub(crate) fn in_order(one: usize, other: usize) -> bool {
+    first(&mut |object| object.holds(one) || object.holds(other)).is_some_and(|object| object.holds(one))
 }
 
 #[cfg(test)]
@@ -291,7 +294,8 @@ mod tests {
     #[test]
     fn a_function_of_libc_is_found_where_the_loader_has_it() {
         let own = a_function_of_libc_is_found_where_the_loader_has_it as *const () as usize;
-        let (object, at) = next_after(own, 0, c"getpid").expect("libc is loaded");
+        let at = next_after(own, None, c"getpid").expect("libc is loaded");
+        let object = first(&mut |o| o.holds(at)).expect("somebody holds it");
         assert!(object.soname().is_some_and(|n| n.to_bytes().starts_with(b"libc.so")));
         assert_eq!(at, libc::getpid as *const () as usize);
         assert_eq!(object.name_of(at).map(|n| n.to_bytes().ends_with(b"getpid")), Some(true));
@@ -302,6 +306,8 @@ mod tests {
         let own = the_program_holds_its_own_functions_and_defines_no_nonsense as *const () as usize;
         let program = first(&mut |o| o.holds(own)).expect("the test program is loaded");
         assert!(program.find(c"divvy_no_such_symbol").is_none());
-        assert!(next_after(own, 0, c"divvy_no_such_symbol").is_none());
+        assert!(next_after(own, None, c"divvy_no_such_symbol").is_none());
+        assert!(next_after(own, Some(libc::getpid as *const () as usize), c"getpid").is_none());
+        assert!(in_order(own, libc::getpid as *const () as usize));
     }
 }

@@ -117,7 +117,7 @@ pub(crate) fn own_address() -> usize {
 /// What `name` is behind us, as if we were not there. `F` must be its function type.
 pub(crate) fn own_next<F: Copy>(name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<usize>()) };
-    let (_, address) = elf::next_after(own_address(), own_address(), name)?;
+    let address = elf::next_after(own_address(), None, name)?;
     // SAFETY: F is a function pointer type by contract, as large as an address, and the address is not null.
     Some(unsafe { core::mem::transmute_copy::<usize, F>(&address) })
 }
