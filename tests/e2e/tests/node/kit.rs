@@ -64,7 +64,7 @@ impl Site {
     /// kubectl in a fresh namespace, on a node that holds nothing.
     pub(crate) fn namespace(&mut self) -> Kubectl {
         self.agent.must_run().unwrap();
-        self.cluster.node(0).kubelet.must_run().unwrap();
+        self.cluster.nodes()[0].kubelet.must_run().unwrap();
         let admin = self.cluster.admin();
         for old in (1..=self.namespaces).map(|n| format!("test-{n}")) {
             let words = ["delete", "pods", "--all", "--force", "--grace-period=0", "--ignore-not-found"];

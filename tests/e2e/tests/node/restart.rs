@@ -77,8 +77,9 @@ fn containers_run_on_while_agent_kubelet_and_runtime_are_restarted() {
         site.agent.kill().unwrap();
         site.agent.start().unwrap();
     });
-    after_one_more_registration(&mut site, |site| site.cluster.node(0).kubelet.restart().unwrap());
-    site.cluster.node(0).restart_containerd().unwrap();
+    after_one_more_registration(&mut site, |site| site.cluster.nodes()[0].kubelet.restart().unwrap());
+    site.cluster.nodes()[0].containerd.stop().unwrap();
+    site.cluster.nodes()[0].start_containerd().unwrap();
     // What was held before the restarts is held after them.
     kubectl.create(&pod("late", &[("main", "main", vec![slice(CARDS[0], 60 << 10, 100)], SLEEP)]).to_string()).unwrap();
     kubectl.create(&pod("fits", &[("main", "main", vec![slice(CARDS[0], 30 << 10, 100)], SLEEP)]).to_string()).unwrap();
