@@ -1,6 +1,5 @@
 //! The agent on a real kubelet and containerd: one node with two cards, shared by all tests of this file, each in a namespace of
 //! its own, one after another.
-#![expect(clippy::unwrap_used, reason = "a test's ground that does not hold is a failed test")]
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
