@@ -109,7 +109,7 @@ impl Charge {
     #[cold]
     fn press(self, limit: u64) -> Result<Charge, CUresult> {
         let Some(id) = self.member.id() else { return Err(OUT_OF_MEMORY) };
-        liveness::reap_the_dead(self.member.ledger);
+        liveness::reap_the_dead(self.member.ledger, liveness::SHORT_OF_MEMORY_NS);
         crate::hooks::pool::give_back(self.member, self.device);
         match self.member.ledger.charge(id, self.device, self.kind, self.bytes, limit) {
             Ok(()) => Ok(self),

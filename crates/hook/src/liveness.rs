@@ -72,13 +72,16 @@ pub(crate) fn own_namespace() -> u64 {
 
 /// The last time this process looked for dead neighbours, on the monotonic clock.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
-const LOOK_AGAIN_NS: u64 = 5_000_000;
+/// How often this process looks when memory is short, and when somebody asks how much there is.
+pub(crate) const SHORT_OF_MEMORY_NS: u64 = 5_000_000;
+pub(crate) const ASKED_NS: u64 = 100_000_000;
 
-/// Gives back what dead processes of the same pid namespace held. The agent does so too, and sooner; this is for when it is away.
-pub(crate) fn reap_the_dead(ledger: &Ledger) -> bool {
+/// Gives back what dead processes of the same pid namespace held, unless this process looked so shortly before. The agent does so
+/// too, and sooner; this is for when it is away.
+pub(crate) fn reap_the_dead(ledger: &Ledger, not_within_ns: u64) -> bool {
     let now = divvy_shm::clock::monotonic_ns();
     let last = LOOKED.load(Ordering::Relaxed);
-    if now.saturating_sub(last) < LOOK_AGAIN_NS
+    if now.saturating_sub(last) < not_within_ns
         || LOOKED.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
     {
         return false;

@@ -235,7 +235,7 @@ impl Member {
         let (start_time, namespace) = (liveness::start_time(pid).unwrap_or(0), liveness::own_namespace());
         liveness::reap_former_self(self.ledger, pid, start_time, namespace);
         let id = self.ledger.claim_process(pid, token, name).or_else(|| {
-            liveness::reap_the_dead(self.ledger);
+            liveness::reap_the_dead(self.ledger, 0);
             self.ledger.claim_process(pid, token, name)
         });
         let Some(id) = id else {

@@ -6,6 +6,7 @@ use super::{Out, pool};
 use crate::books::{self, Account};
 use crate::cuda::real;
 use crate::cuda::types::{CUresult, SUCCESS};
+use crate::liveness;
 use crate::process::Member;
 
 /// Memory of a device as a container sees it.
@@ -56,6 +57,7 @@ pub(crate) unsafe fn info(free: impl Into<Out>, total: impl Into<Out>, go: impl 
         _ => return status,
     }
     pool::look_again(member);
+    liveness::reap_the_dead(member.ledger, liveness::ASKED_NS);
     let seen = seen(member, device, Memory { total: card_total as u64, free: card_free as u64 });
     // SAFETY: by contract.
     unsafe {

@@ -12,6 +12,7 @@ use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter, Ledger, LedgerFile};
 use tempfile::TempDir;
 
 pub(crate) mod echo;
+pub(crate) mod fake;
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {
