@@ -80,7 +80,11 @@ pub(crate) fn call(name: &CStr, arguments: &[u64], status: u64) {
 /// One lookup and what it was answered with.
 pub(crate) fn lookup(name: &CStr, version: u32, flags: u64, hooked: bool) {
     if on() {
-        write(format_args!("lookup {} at {version} flags {flags}: {}", Name(name), if hooked { "hooked" } else { "passed on" }));
+        write(format_args!(
+            "lookup {} at {version} flags {flags}: {}",
+            Name(name),
+            if hooked { "hooked" } else { "passed on" }
+        ));
     }
 }
 

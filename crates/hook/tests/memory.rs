@@ -54,5 +54,8 @@ fn a_trace_has_every_call_with_its_arguments_and_changes_nothing() {
     let has = |what: &str| lines.lines().any(|l| l.split_whitespace().nth(2).is_some_and(|w| w.starts_with(what)));
     assert!(has("cuInit(0x0)"), "passed on, and written down: {lines}");
     assert!(has("cuDevicePrimaryCtxRetain(0x"), "{lines}");
-    assert!(lines.contains(", 0x280000000) = 0") && lines.contains(", 0x280000200) = 2"), "granted and refused: {lines}");
+    assert!(
+        lines.contains(", 0x280000000) = 0") && lines.contains(", 0x280000200) = 2"),
+        "granted and refused: {lines}"
+    );
 }
