@@ -12,6 +12,12 @@ pub fn agent() -> anyhow::Result<PathBuf> {
     once(&BUILT, || Ok(build("divvy-agent", &[])?.join("divvy-agent")))
 }
 
+/// The control plane's program.
+pub fn divvy() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    once(&BUILT, || Ok(build("divvy", &[])?.join("divvy")))
+}
+
 /// libdivvy.so.
 pub fn library() -> anyhow::Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
