@@ -1,5 +1,7 @@
 //! A cluster with Divvy installed as its manifests say: its own account, its own rights, the guard on grants.
 
+#![allow(dead_code, reason = "each test program uses its part of this")]
+
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
