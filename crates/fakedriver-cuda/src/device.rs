@@ -12,11 +12,14 @@ pub(crate) struct Device {
     pub(crate) retained: u32,
     /// Flags the primary context has or will have.
     pub(crate) primary_flags: u32,
+    /// The pool that `cuMemAllocAsync` uses, and the one it used at first.
+    pub(crate) pool: Option<u64>,
+    pub(crate) default_pool: Option<u64>,
 }
 
 impl Device {
     fn new(unit: Unit) -> Self {
-        Self { unit, primary: None, retained: 0, primary_flags: 0 }
+        Self { unit, primary: None, retained: 0, primary_flags: 0, pool: None, default_pool: None }
     }
 
     /// The devices `CUDA_VISIBLE_DEVICES` leaves: indices or UUID prefixes, up to the first that means nothing.
