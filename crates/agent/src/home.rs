@@ -186,7 +186,7 @@ pub fn config(name: String, slices: &[Slice], devices: &[Device]) -> ContainerCo
 }
 
 /// The sixteen bytes of `GPU-0f3b1c7e-1111-...`; zeros for an identity that is not one.
-fn uuid(id: &str) -> [u8; 16] {
+pub(crate) fn uuid(id: &str) -> [u8; 16] {
     let digits: Vec<u8> = id.bytes().skip_while(|b| *b != b'-').filter(u8::is_ascii_hexdigit).collect();
     let mut bytes = [0; 16];
     if digits.len() != 32 {

@@ -6,9 +6,11 @@
 //! kubelet     who holds which slots          runtime   which containers run
 //! identity    whose slots are these?         ledger    does the grant fit?
 //! node        the decision: may this container start, and with what (edits/)
+//! arbiter/    opens and closes gates        keeper    does so when the agent is gone
 //! plugin/     carries it in by CDI           home, library   pages and library on the host
 //! ```
 
+pub mod arbiter;
 pub mod cgroup;
 pub mod device;
 pub mod edits;
@@ -17,6 +19,7 @@ pub mod explore;
 pub mod home;
 pub mod identity;
 pub mod inventory;
+pub mod keeper;
 pub mod kubelet;
 pub mod ledger;
 pub mod library;

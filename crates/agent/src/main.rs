@@ -13,6 +13,10 @@ struct Args {
 enum Task {
     /// Run on a node: discover devices, answer the kubelet, hold containers to their grants
     Run(Box<divvy_agent::run::Args>),
+    /// Hold tenants of a folder to their shares of a card's time, without Kubernetes
+    Arbiter(Box<divvy_agent::arbiter::standalone::Args>),
+    /// Watch over an arbiter's gates, and open them by fixed turns when it is gone
+    Keeper(Box<divvy_agent::keeper::Args>),
     /// Print the devices of this machine as JSON, and what stands in the way of others
     Discover(Box<divvy_agent::device::Settings>),
 }
@@ -25,6 +29,8 @@ fn main() -> anyhow::Result<()> {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
             runtime.block_on(divvy_agent::run::run(*args))
         }
+        Task::Arbiter(args) => divvy_agent::arbiter::standalone::run(&args),
+        Task::Keeper(args) => divvy_agent::keeper::run(&args),
         Task::Discover(settings) => divvy_agent::device::print(&settings),
     }
 }

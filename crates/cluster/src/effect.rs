@@ -22,13 +22,8 @@ pub enum Effect {
     Annotate(Annotate),
     /// Open a scheduling gate of a pod.
     LiftGate(LiftGate),
-    /// Say on the GpuPolicy whether it is followed.
-    AcknowledgePolicy {
-        /// Which generation of it.
-        generation: i64,
-        /// Why it is not.
-        problem: Option<String>,
-    },
+    /// Bind a claim, or have its volume made.
+    Volume(VolumeStep),
 }
 
 /// A pod that is meant, and no other that has taken its name since.
@@ -51,8 +46,6 @@ pub struct Bind {
     pub node: NodeName,
     /// The grant, and what an emulated system's users expect to find.
     pub annotations: BTreeMap<String, String>,
-    /// What must be done about its claims first.
-    pub volumes: Vec<VolumeStep>,
 }
 
 /// A pod that has to leave.

@@ -6,7 +6,6 @@ mod event;
 mod evict;
 mod explain;
 mod gate;
-mod policy;
 mod volume;
 
 use std::sync::Arc;
@@ -42,9 +41,7 @@ impl Effects for KubeEffects {
             Effect::Explain(explain) => explain::carry_out(&self.client, explain).await,
             Effect::Annotate(annotate) => annotate::carry_out(&self.client, annotate).await,
             Effect::LiftGate(lift) => gate::carry_out(&self.client, lift).await,
-            Effect::AcknowledgePolicy { generation, problem } => {
-                policy::carry_out(&self.client, *generation, problem.as_deref()).await
-            }
+            Effect::Volume(step) => volume::carry_out(&self.client, step).await,
         }
     }
 

@@ -16,7 +16,6 @@ pub mod certificate;
 mod patch;
 pub mod registration;
 pub mod routes;
-pub mod serve;
 pub mod settings;
 
 pub use settings::Settings;

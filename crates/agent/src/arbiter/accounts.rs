@@ -1,0 +1,48 @@
+//! What containers used, for the journal, metrics and whoever else asks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Container;
+
+/// A container's account on a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Account {
+    /// GPU time charged, since the container's pages were made.
+    pub busy_ns: u64,
+    /// Time with work waiting behind a closed gate.
+    pub throttled_ns: u64,
+    /// Turns given.
+    pub turns: u64,
+    /// Thousandths of the device's time over the last second.
+    pub utilisation: u32,
+    /// What a unit of its work costs, in nanoseconds, as far as known.
+    pub unit_ns: u32,
+    /// Units of work per chunk now.
+    pub chunk_units: u32,
+    /// Memory in use, by the container's own books.
+    pub memory: u64,
+    /// Its ledger was damaged: its numbers are not its own any more.
+    pub broken: bool,
+}
+
+/// All accounts, by container and device. A handle: clones show the same.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts(Arc<Mutex<BTreeMap<(String, String), Account>>>);
+
+impl Accounts {
+    /// All of them now.
+    pub fn all(&self) -> BTreeMap<(String, String), Account> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set(&self, container: &str, device: &str, account: Account) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert((container.to_owned(), device.to_owned()), account);
+    }
+
+    pub(super) fn retain(&self, containers: &[Container]) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(name, _), _| containers.iter().any(|c| c.name == *name));
+    }
+}

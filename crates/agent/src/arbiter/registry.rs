@@ -1,0 +1,338 @@
+//! Who is who: processes of containers introduce themselves at the agent's socket, and what dead ones left behind is given back.
+//!
+//! The kernel says who speaks (peer credentials), the caller of [`Registry::start`] says which container that process is in (its
+//! cgroup, or the socket it came to), and the ledger's slot is checked against both. A process that never introduced itself, or did
+//! so while the agent was away, is found by its pid where it shares our pid namespace.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use divvy_shm::frame::{Event, MAX_FRAME, Message, PER_FRAME, SeenProcess, Welcome};
+use divvy_shm::ledger::{ProcessId, State};
+use divvy_shm::map::Guarded;
+use divvy_shm::{Ledger, LedgerFile, place};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// Time between two looks for the dead that nobody told us about.
+const SWEEP: Duration = Duration::from_millis(500);
+/// How long a connection may stay; the library needs milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// More connections than that at once wait in the socket's queue.
+const MOST_CONNECTIONS: usize = 512;
+
+/// Which container a process is in, by its pid on the node: the folder with the container's pages.
+pub type Identify = Box<dyn Fn(u32) -> Option<PathBuf> + Send>;
+
+/// What a process reported: the folder of its container, its pid, and what happened.
+pub type Report = (PathBuf, u32, Event);
+
+/// The thread that listens. Dropping it ends it.
+#[derive(Debug)]
+pub struct Registry {
+    stop: Arc<AtomicBool>,
+    containers: Arc<Mutex<Vec<PathBuf>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Registry {
+    /// Listens at `agent.sock` in each of the given folders; who comes to one is in the container of the other folder.
+    pub fn start(folders: Vec<(PathBuf, PathBuf)>) -> io::Result<Registry> {
+        let containers = folders.iter().map(|(_, container)| container.clone()).collect();
+        let listeners: Vec<(PathBuf, Identify)> = folders
+            .into_iter()
+            .map(|(at, container)| {
+                let identify: Identify = Box::new(move |_| Some(container.clone()));
+                (at.join(place::SOCKET), identify)
+            })
+            .collect();
+        Registry::listen(listeners, containers, |(container, pid, event)| {
+            tracing::warn!(container = %container.display(), pid, ?event, "a container reports");
+        })
+    }
+
+    /// Listens at the given sockets, each with its way to tell containers, and hands on what processes report.
+    pub fn listen(
+        sockets: Vec<(PathBuf, Identify)>,
+        containers: Vec<PathBuf>,
+        report: impl Fn(Report) + Send + 'static,
+    ) -> io::Result<Registry> {
+        let listeners = sockets
+            .into_iter()
+            .map(|(path, identify)| Ok((listener(&path)?, identify)))
+            .collect::<io::Result<Vec<_>>>()?;
+        let (stop, containers) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(containers)));
+        let mut desk = Desk {
+            listeners,
+            connections: Vec::new(),
+            watched: BTreeMap::new(),
+            ledgers: BTreeMap::new(),
+            containers: containers.clone(),
+            report: Box::new(report),
+        };
+        let asked = stop.clone();
+        let thread = std::thread::Builder::new().name("registry".into()).spawn(move || {
+            let mut swept: Option<Instant> = None;
+            while !asked.load(Ordering::Relaxed) {
+                if swept.is_none_or(|at| at.elapsed() >= SWEEP) {
+                    desk.sweep();
+                    swept = Some(Instant::now());
+                }
+                desk.serve(Duration::from_millis(100));
+            }
+        })?;
+        Ok(Registry { stop, containers, thread: Some(thread) })
+    }
+
+    /// These are all the containers there are.
+    pub fn set_containers(&self, containers: Vec<PathBuf>) {
+        *self.containers.lock().unwrap_or_else(PoisonError::into_inner) = containers;
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listener(path: &Path) -> io::Result<OwnedFd> {
+    let _ = std::fs::remove_file(path);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    net::bind(&socket, &net::SocketAddrUnix::new(path)?)?;
+    // Whatever user a container runs as may speak; who it is the kernel says.
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o666))?;
+    net::listen(&socket, 1024)?;
+    Ok(socket)
+}
+
+struct Connection {
+    socket: OwnedFd,
+    pid: u32,
+    container: PathBuf,
+    since: Instant,
+}
+
+/// A process whose end we wait for.
+struct Watched {
+    handle: OwnedFd,
+    container: PathBuf,
+    id: ProcessId,
+}
+
+struct Desk {
+    listeners: Vec<(OwnedFd, Identify)>,
+    connections: Vec<Connection>,
+    watched: BTreeMap<(PathBuf, usize, u64), Watched>,
+    ledgers: BTreeMap<PathBuf, Guarded<Ledger>>,
+    containers: Arc<Mutex<Vec<PathBuf>>>,
+    report: Box<dyn Fn(Report) + Send>,
+}
+
+impl Desk {
+    /// Waits for something to happen and sees to it.
+    fn serve(&mut self, patience: Duration) {
+        let ready = {
+            let full = self.connections.len() >= MOST_CONNECTIONS;
+            let listeners = self.listeners.iter().filter(|_| !full).map(|(fd, _)| fd);
+            let mut all: Vec<PollFd<'_>> = listeners
+                .chain(self.connections.iter().map(|c| &c.socket))
+                .chain(self.watched.values().map(|w| &w.handle))
+                .map(|fd| PollFd::new(fd, PollFlags::IN))
+                .collect();
+            let time = Timespec { tv_sec: 0, tv_nsec: patience.as_nanos() as _ };
+            poll(&mut all, Some(&time)).is_ok_and(|n| n > 0)
+        };
+        if ready {
+            self.accept();
+            self.answer();
+            self.bury();
+        }
+        self.connections.retain(|c| c.since.elapsed() < PATIENCE);
+    }
+
+    fn accept(&mut self) {
+        for (listener, identify) in &self.listeners {
+            while self.connections.len() < MOST_CONNECTIONS {
+                let Ok(socket) = net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
+                    break;
+                };
+                let peer = net::sockopt::socket_peercred(&socket).map(|c| c.pid.as_raw_nonzero().get() as u32);
+                if let Some((pid, container)) = peer.ok().and_then(|pid| Some((pid, identify(pid)?))) {
+                    self.connections.push(Connection { socket, pid, container, since: Instant::now() });
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self) {
+        let mut kept = Vec::new();
+        for connection in std::mem::take(&mut self.connections) {
+            if self.converse(&connection) {
+                kept.push(connection);
+            }
+        }
+        self.connections = kept;
+    }
+
+    /// Everything that was said so far; `false` when the other side is done, or talks nonsense.
+    fn converse(&mut self, connection: &Connection) -> bool {
+        loop {
+            let mut frame = [0u8; MAX_FRAME];
+            let length = match net::recv(&connection.socket, &mut frame, RecvFlags::empty()) {
+                Ok((_, 0)) => return false,
+                Ok((length, _)) => length,
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return true,
+                Err(_) => return false,
+            };
+            let answer = match frame.get(..length).map(Message::decode) {
+                Some(Ok(Message::Hello(hello))) => {
+                    let id = ProcessId::from_parts(hello.slot, hello.generation);
+                    let known = id.is_some_and(|id| self.register(connection, id, hello.token));
+                    Message::Welcome(Welcome {
+                        refused: if known { 0 } else { 2 },
+                        host_pid: connection.pid,
+                        generation: 0,
+                    })
+                }
+                Some(Ok(Message::Query { device, from })) => self.list(&connection.container, device, from),
+                Some(Ok(Message::Event(event))) => {
+                    (self.report)((connection.container.clone(), connection.pid, event));
+                    continue;
+                }
+                Some(Err(divvy_shm::frame::FrameFault::Unknown)) => continue,
+                _ => return false,
+            };
+            let length = answer.encode(&mut frame);
+            if net::send(&connection.socket, &frame[..length], SendFlags::NOSIGNAL).is_err() {
+                return false;
+            }
+        }
+    }
+
+    fn register(&mut self, connection: &Connection, id: ProcessId, token: u64) -> bool {
+        let Some(start) = start_time(connection.pid) else { return false };
+        let Some(ledger) = self.ledger(&connection.container) else { return false };
+        let own = ledger.process(id).is_some_and(|p| p.token == token);
+        if !own || !ledger.identify_process(id, connection.pid, start) {
+            return false;
+        }
+        self.watch(&connection.container, id, connection.pid);
+        true
+    }
+
+    fn watch(&mut self, container: &Path, id: ProcessId, pid: u32) {
+        let key = (container.to_owned(), id.slot(), id.generation());
+        let handle = i32::try_from(pid).ok().and_then(Pid::from_raw).map(|p| pidfd_open(p, PidfdFlags::empty()));
+        if let Some(Ok(handle)) = handle {
+            self.watched.entry(key).or_insert(Watched { handle, container: container.to_owned(), id });
+        }
+    }
+
+    fn list(&mut self, container: &Path, device: u32, from: u32) -> Message {
+        let device = device as usize;
+        let Some(ledger) = self.ledger(container) else { return Message::Processes { total: 0, listed: Vec::new() } };
+        let all: Vec<SeenProcess> = ledger
+            .processes()
+            .filter(|p| p.state == State::Live && ledger.held_in_all(p.id, device) > 0)
+            .map(|p| {
+                let mut name = [0; 16];
+                let length = p.name.len().min(15);
+                name[..length].copy_from_slice(&p.name.as_bytes()[..length]);
+                SeenProcess { pid: p.pid, utilisation: 0, memory: ledger.held_in_all(p.id, device), name, since_ns: 0 }
+            })
+            .collect();
+        let total = u32::try_from(all.len()).unwrap_or(u32::MAX);
+        Message::Processes { total, listed: all.into_iter().skip(from as usize).take(PER_FRAME).collect() }
+    }
+
+    /// Processes whose end was told.
+    fn bury(&mut self) {
+        let dead: Vec<_> = self
+            .watched
+            .iter()
+            .filter(|(_, watched)| {
+                let mut fd = [PollFd::from_borrowed_fd(watched.handle.as_fd(), PollFlags::IN)];
+                poll(&mut fd, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in dead {
+            if let Some(watched) = self.watched.remove(&key)
+                && let Some(ledger) = self.ledger(&watched.container)
+            {
+                ledger.reap_process(watched.id);
+            }
+        }
+    }
+
+    /// Looks at every slot of every container: reaps who is dead, finishes what another reaper began, watches who is not watched.
+    fn sweep(&mut self) {
+        let containers = self.containers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.ledgers.retain(|dir, ledger| containers.contains(dir) && !ledger.is_broken());
+        self.watched.retain(|(dir, ..), _| containers.contains(dir));
+        let namespace = own_namespace();
+        for container in &containers {
+            let Some(ledger) = self.ledger(container) else { continue };
+            let mut alive = Vec::new();
+            for process in ledger.processes() {
+                let here = namespace != 0 && process.namespace == namespace;
+                let pid = if process.host_pid != 0 { process.host_pid } else { process.pid };
+                let found = start_time(pid);
+                let same = found.is_some_and(|start| process.start_time == 0 || start == process.start_time);
+                match process.state {
+                    State::Reaping => ledger.finish_reaping(process.id),
+                    State::Live if (process.host_pid != 0 || here) && !same => drop(ledger.reap_process(process.id)),
+                    State::Live if process.host_pid == 0 && here && same => {
+                        ledger.identify_process(process.id, pid, found.unwrap_or(0));
+                        alive.push((process.id, pid));
+                    }
+                    State::Live if process.host_pid != 0 => alive.push((process.id, pid)),
+                    _ => {}
+                }
+            }
+            for (id, pid) in alive {
+                if !self.watched.contains_key(&(container.clone(), id.slot(), id.generation())) {
+                    self.watch(container, id, pid);
+                }
+            }
+        }
+    }
+
+    fn ledger(&mut self, container: &Path) -> Option<&Guarded<Ledger>> {
+        if !self.ledgers.contains_key(container) {
+            let ledger = LedgerFile::open_guarded(container).ok()?;
+            self.ledgers.insert(container.to_owned(), ledger);
+        }
+        self.ledgers.get(container)
+    }
+}
+
+/// When a process started, in clock ticks since boot; `None` if it is dead, or a zombie.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The command's name is in brackets and may hold anything; the state is the third field.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let ended = matches!(fields.next()?, "Z" | "X");
+    // A first thread that ended is a zombie while others go on.
+    let threads: u32 = fields.nth(16)?.parse().ok()?;
+    fields.nth(1)?.trim().parse().ok().filter(|_| !ended || threads > 1)
+}
+
+/// The inode of our pid namespace; 0 if nobody says.
+fn own_namespace() -> u64 {
+    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let text = link.to_string_lossy().into_owned();
+    text.strip_prefix("pid:[").and_then(|t| t.strip_suffix(']')).and_then(|t| t.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,126 @@
+//! A container's pages as the arbiter uses them.
+
+use std::io;
+use std::path::Path;
+
+use divvy_limiter::{Seen, Shares};
+use divvy_shm::gate::{Booked, ChunkHint, Controller};
+use divvy_shm::map::Guarded;
+use divvy_shm::{ContainerConfig, Enforcement, GateReader, GateWriter, Ledger, LedgerFile};
+
+use super::Container;
+
+/// The identities of the devices a container holds.
+pub(super) fn devices(dir: &Path) -> io::Result<Vec<String>> {
+    let (_, config) = GateReader::open(dir)?.config();
+    Ok(config.devices.into_iter().map(|d| d.id).collect())
+}
+
+/// A container and its open pages.
+pub(super) struct Tenant {
+    pub(super) name: String,
+    pub(super) gate: GateWriter,
+    ledger: Guarded<Ledger>,
+    generation: u64,
+    pub(super) config: ContainerConfig,
+    /// What had been booked when these pages were opened: books go on where they stopped.
+    base: Vec<Booked>,
+    hints: Vec<ChunkHint>,
+    wakes: bool,
+}
+
+impl Tenant {
+    pub(super) fn open(container: &Container) -> io::Result<Tenant> {
+        let gate = GateWriter::open(&container.dir)?;
+        let ledger = LedgerFile::open_guarded(&container.dir)?;
+        let (generation, config) = gate.config();
+        gate.take_control(Controller::Arbiter);
+        let of_device = |d| gate.gate(d).map(|g| (g.booked(), g.hint())).unwrap_or_default();
+        let (base, hints) = (0..config.devices.len()).map(of_device).unzip();
+        Ok(Tenant { name: container.name.clone(), gate, ledger, generation, config, base, hints, wakes: false })
+    }
+
+    /// Whether the grant was changed since it was last looked at; brings it up to date.
+    pub(super) fn changed(&mut self) -> bool {
+        if self.gate.generation() == self.generation {
+            return false;
+        }
+        (self.generation, self.config) = self.gate.config();
+        self.base.resize(self.config.devices.len(), Booked::default());
+        self.hints.resize(self.config.devices.len(), ChunkHint::default());
+        true
+    }
+
+    /// What it may use of its cards. A gang's cards are held together, so the smallest of its limits and the largest of its requests
+    /// count for all.
+    pub(super) fn shares(&self) -> Shares {
+        let held = |d: &&divvy_shm::DeviceConfig| d.gated && d.enforcement == Enforcement::Enforce;
+        let gated: Vec<_> = self.config.devices.iter().filter(held).collect();
+        let limit = gated.iter().map(|d| d.share_limit).min().unwrap_or(1000).min(1000);
+        let request = gated.iter().map(|d| d.share_request).max().unwrap_or(1000).min(limit);
+        Shares { request, limit }
+    }
+
+    /// What it has queued on a device.
+    pub(super) fn look(&self, device: usize) -> Seen {
+        let backlog = self.ledger.backlog(device);
+        Seen {
+            queued: backlog.queued,
+            filling: backlog.filling,
+            streams: backlog.streams,
+            completed: backlog.completed,
+            submitted: backlog.submitted,
+        }
+    }
+
+    /// Was its ledger damaged?
+    pub(super) fn is_broken(&self) -> bool {
+        self.ledger.is_broken()
+    }
+
+    /// Memory in use on a device.
+    pub(super) fn memory(&self, device: usize) -> u64 {
+        self.ledger.used(device)
+    }
+
+    /// Opens or closes a gate.
+    pub(super) fn set_gate(&self, device: usize, open: bool) {
+        if self.gate.set_gate(device, open) && open && self.wakes {
+            self.gate.wake(device);
+        }
+    }
+
+    /// Looks whether any of its processes waits in the gate on the CPU and has to be woken.
+    pub(super) fn look_for_sleepers(&mut self) {
+        self.wakes = self.ledger.any_cpu_gate();
+    }
+
+    /// Publishes the size of chunks.
+    pub(super) fn set_hint(&mut self, device: usize, hint: ChunkHint) {
+        if self.hints.get(device).is_some_and(|h| *h != hint) {
+            self.hints[device] = hint;
+            self.gate.set_hint(device, hint);
+        }
+    }
+
+    /// Publishes what was booked since the pages were opened, on top of what had been before.
+    pub(super) fn book(&self, device: usize, since: Booked) -> Booked {
+        let base = self.base.get(device).copied().unwrap_or_default();
+        let booked = Booked {
+            busy_ns: base.busy_ns.saturating_add(since.busy_ns),
+            throttled_ns: base.throttled_ns.saturating_add(since.throttled_ns),
+            turns: base.turns.saturating_add(since.turns),
+            utilisation: since.utilisation,
+        };
+        self.gate.set_booked(device, booked);
+        booked
+    }
+
+    /// Lets everything pass.
+    pub(super) fn open_all(&self) {
+        for device in 0..self.config.devices.len() {
+            self.gate.set_gate(device, true);
+            self.gate.wake(device);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+use std::path::Path;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use divvy_shm::gate::Controller;
+use divvy_shm::ledger::{ProcessId, StreamId};
+use divvy_shm::map::Guarded;
+use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter, Ledger, LedgerFile};
+
+use super::*;
+
+/// A container whose program is played by the test, and whose card completes what its gate lets through.
+struct Played {
+    gate: GateWriter,
+    ledger: Guarded<Ledger>,
+    streams: Vec<StreamId>,
+    process: ProcessId,
+    busy_us: u64,
+}
+
+fn played(dir: &Path, cards: &[&str], request: u32, limit: u32) -> Played {
+    std::fs::create_dir_all(dir).unwrap();
+    let device = |id: &&str| DeviceConfig {
+        id: (*id).into(),
+        share_request: request,
+        share_limit: limit,
+        gated: true,
+        ..DeviceConfig::default()
+    };
+    let config =
+        ContainerConfig { name: "t".into(), devices: cards.iter().map(device).collect(), ..Default::default() };
+    let gate = GateWriter::create(dir, &config).unwrap();
+    let ledger = LedgerFile::create(dir, cards.len()).unwrap();
+    let process = ledger.claim_process(std::process::id(), 1, "played").unwrap();
+    let streams = (0..cards.len()).map(|card| ledger.claim_stream(process, card).unwrap()).collect();
+    Played { gate, ledger, streams, process, busy_us: 0 }
+}
+
+impl Played {
+    /// Has two chunks of work on a card at all times.
+    fn submit(&self, card: usize) {
+        let marks = self.ledger.marks(self.streams[card]).unwrap();
+        while marks.queued() < 2 {
+            let before = marks.submit(1);
+            marks.end(before.wrapping_add(1));
+        }
+    }
+
+    /// The GPU finishes one unit.
+    fn complete(&self, card: usize) {
+        let marks = self.ledger.marks(self.streams[card]).unwrap();
+        marks.complete(marks.completed().wrapping_add(1));
+    }
+
+    fn is_open(&self, card: usize) -> bool {
+        self.gate.gate(card).unwrap().is_open()
+    }
+}
+
+fn wait_for(what: &str, mut true_now: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !true_now() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn container(root: &Path, name: &str) -> Container {
+    Container { name: name.into(), dir: root.join(name) }
+}
+
+/// A card that runs whoever is open, a millisecond per unit; ends after `time`.
+fn play(tenants: &mut [Played], time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        for t in tenants.iter() {
+            t.submit(0);
+        }
+        if let Some(t) = tenants.iter_mut().find(|t| t.is_open(0)) {
+            let began = Instant::now();
+            std::thread::sleep(Duration::from_millis(1));
+            t.complete(0);
+            t.busy_us += began.elapsed().as_micros() as u64;
+        } else {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+#[test]
+fn turns_are_given_by_request_and_a_changed_grant_holds_at_once() {
+    let root = tempfile::tempdir().unwrap();
+    let mut tenants =
+        [played(&root.path().join("a"), &["one"], 300, 1000), played(&root.path().join("b"), &["one"], 700, 1000)];
+    let arbiter = Arbiter::new(Settings { spin: false, ..Settings::default() });
+    arbiter.set_containers(&[container(root.path(), "a"), container(root.path(), "b")]);
+    let shares = |tenants: &mut [Played; 2]| {
+        tenants.iter_mut().for_each(|t| t.busy_us = 0);
+        play(tenants, Duration::from_millis(1500));
+        tenants[0].busy_us * 1000 / (tenants[0].busy_us + tenants[1].busy_us).max(1)
+    };
+    play(&mut tenants, Duration::from_millis(300));
+    let first = shares(&mut tenants);
+    assert!((230..370).contains(&first), "asked 300, had {first}");
+    for (tenant, request) in tenants.iter().zip([800, 200]) {
+        let (_, mut config) = tenant.gate.config();
+        config.devices[0].share_request = request;
+        tenant.gate.set_config(&config).unwrap();
+    }
+    play(&mut tenants, Duration::from_millis(300));
+    let second = shares(&mut tenants);
+    assert!((720..880).contains(&second), "asked 800, had {second}");
+    let accounts = arbiter.accounts().all();
+    let busy = |name: &str| accounts[&(name.to_owned(), "one".to_owned())].busy_ns;
+    assert!(busy("a") > 500_000_000 && busy("b") > 500_000_000, "{accounts:?}");
+    assert_eq!(tenants[0].gate.gate(0).unwrap().booked().busy_ns / 100_000_000, busy("a") / 100_000_000);
+    let before = tenants[0].gate.gate(0).unwrap().booked().busy_ns;
+    drop(arbiter);
+    assert!(tenants.iter().all(|t| t.is_open(0)), "gates are left open");
+
+    // A restarted arbiter goes on with the same books.
+    let again = Arbiter::new(Settings::default());
+    again.set_containers(&[container(root.path(), "a")]);
+    wait_for("the books go on", || {
+        again.accounts().all().get(&("a".into(), "one".into())).is_some_and(|a| a.busy_ns >= before)
+    });
+}
+
+#[test]
+fn a_lone_tenant_keeps_to_its_limit_and_an_idle_arbiter_beats() {
+    let root = tempfile::tempdir().unwrap();
+    let mut tenants = [played(&root.path().join("a"), &["one"], 250, 250)];
+    let arbiter = Arbiter::new(Settings { spin: false, ..Settings::default() });
+    arbiter.set_containers(&[container(root.path(), "a")]);
+    wait_for("the arbiter is in control", || tenants[0].gate.controller() == Controller::Arbiter);
+    play(&mut tenants, Duration::from_millis(500));
+    tenants[0].busy_us = 0;
+    play(&mut tenants, Duration::from_millis(2000));
+    let share = tenants[0].busy_us / 2000;
+    assert!((200..300).contains(&share), "limit 250, had {share}");
+    tenants[0].ledger.marks(tenants[0].streams[0]).unwrap().write_off();
+    let beat = tenants[0].gate.arbiter_beat();
+    wait_for("a heartbeat while idle", || tenants[0].gate.arbiter_beat() > beat);
+    wait_for("an idle tenant's gate is open", || tenants[0].is_open(0));
+}
+
+#[test]
+fn a_tenant_that_truncates_its_ledger_keeps_its_request_and_its_neighbour_the_rest() {
+    let root = tempfile::tempdir().unwrap();
+    let tenants =
+        [played(&root.path().join("a"), &["one"], 300, 1000), played(&root.path().join("b"), &["one"], 700, 1000)];
+    let arbiter = Arbiter::new(Settings { spin: false, ..Settings::default() });
+    arbiter.set_containers(&[container(root.path(), "a"), container(root.path(), "b")]);
+    let ledger = root.path().join("a").join(divvy_shm::place::LEDGER);
+    std::fs::OpenOptions::new().write(true).open(ledger).unwrap().set_len(0).unwrap();
+    wait_for("it is told", || arbiter.accounts().all().get(&("a".into(), "one".into())).is_some_and(|a| a.broken));
+    let (mut open, mut looks) = (0, 0);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(1000) {
+        tenants[1].submit(0);
+        tenants[1].complete(0);
+        open += u32::from(tenants[0].is_open(0));
+        looks += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let share = open * 1000 / looks;
+    assert!((200..400).contains(&share), "open for {share} thousandths");
+    assert!(tenants[1].is_open(0));
+}
+
+#[test]
+fn a_gang_moves_all_its_gates_together() {
+    let root = tempfile::tempdir().unwrap();
+    let gang = played(&root.path().join("g"), &["one", "two"], 500, 1000);
+    let other = played(&root.path().join("o"), &["two"], 500, 1000);
+    let arbiter = Arbiter::new(Settings { spin: false, ..Settings::default() });
+    arbiter.set_containers(&[container(root.path(), "g"), container(root.path(), "o")]);
+    let (mut gang_had, mut other_had) = (0, 0);
+    let split = AtomicU32::new(0);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(1500) {
+        gang.submit(0);
+        gang.submit(1);
+        other.submit(0);
+        let (first, second) = (gang.is_open(0), gang.is_open(1));
+        if first != second && gang.is_open(0) == first && gang.is_open(1) == second {
+            // Seen between two stores; it does not last.
+            std::thread::sleep(Duration::from_micros(200));
+            if gang.is_open(0) != gang.is_open(1) {
+                split.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        if gang.is_open(0) {
+            gang.complete(0);
+            gang.complete(1);
+            gang_had += 1;
+        } else if other.is_open(0) {
+            other.complete(0);
+            other_had += 1;
+        }
+    }
+    assert_eq!(split.into_inner(), 0);
+    assert!(gang_had > 200 && other_had > 200, "both run: {gang_had} and {other_had}");
+}
+
+#[test]
+fn what_a_dead_process_left_is_given_back_and_a_living_one_is_known() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("a");
+    let tenant = played(&dir, &["one"], 300, 1000);
+    let registry = registry::Registry::start(vec![(dir.clone(), dir.clone())]).unwrap();
+    // The child dies without a word.
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let id = tenant.ledger.claim_process(child.id(), 7, "sleep").unwrap();
+    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap();
+    let namespace: u64 = namespace.to_string_lossy().trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+    tenant.ledger.describe_process(id, 0, namespace);
+    let stream = tenant.ledger.claim_stream(id, 0).unwrap();
+    tenant.ledger.marks(stream).unwrap().submit(3);
+    wait_for("the child is identified", || tenant.ledger.process(id).is_some_and(|p| p.host_pid == child.id()));
+    assert_eq!(tenant.ledger.backlog(0).filling, 3);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for("the child is reaped", || tenant.ledger.process(id).is_none());
+    assert_eq!(tenant.ledger.backlog(0).filling, 0);
+    assert!(tenant.ledger.process(tenant.process).is_some(), "we are alive");
+    drop(registry);
+}

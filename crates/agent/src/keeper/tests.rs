@@ -1,0 +1,72 @@
+use divvy_shm::{ContainerConfig, DeviceConfig};
+
+use super::*;
+
+fn container(dir: &Path, card: &str, request: u32) -> GateWriter {
+    let device = DeviceConfig {
+        id: card.into(),
+        share_request: request,
+        share_limit: 1000,
+        gated: true,
+        ..DeviceConfig::default()
+    };
+    std::fs::create_dir_all(dir).unwrap();
+    let config = ContainerConfig { devices: vec![device], ..ContainerConfig::default() };
+    GateWriter::create(dir, &config).unwrap()
+}
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn gates_that_an_arbiter_left_closed_are_opened_in_turns_by_request() {
+    let root = tempfile::tempdir().unwrap();
+    let gates = [container(&root.path().join("x/a"), "one", 300), container(&root.path().join("x/b"), "one", 700)];
+    let start = 1_000_000 * MS;
+    for gate in &gates {
+        gate.beat_arbiter(start);
+        gate.take_control(Controller::Arbiter);
+        gate.set_gate(0, false);
+    }
+    let mut keeper = Keeper::default();
+    keeper.look(root.path(), start + 300 * MS);
+    assert!(gates.iter().all(|g| !g.gate(0).unwrap().is_open()), "its heart may have skipped a beat");
+    let (mut now, mut had) = (start + 401 * MS, [0u64; 2]);
+    while now < start + 2401 * MS {
+        let nap = keeper.look(root.path(), now).as_nanos() as u64;
+        for (gate, had) in gates.iter().zip(&mut had) {
+            *had += if gate.gate(0).unwrap().is_open() { nap } else { 0 };
+        }
+        now += nap;
+    }
+    assert!(had[0].abs_diff(600 * MS) < 20 * MS && had[1].abs_diff(1400 * MS) < 20 * MS, "{had:?}");
+    assert!(gates.iter().all(|g| g.controller() == Controller::Keeper && g.keeper_beat() > start));
+
+    // The arbiter is back: hands off.
+    for gate in &gates {
+        gate.beat_arbiter(now);
+        gate.take_control(Controller::Arbiter);
+        gate.set_gate(0, false);
+    }
+    for step in 0..20 {
+        keeper.look(root.path(), now + step * 10 * MS);
+    }
+    assert!(gates.iter().all(|g| !g.gate(0).unwrap().is_open() && g.controller() == Controller::Arbiter));
+}
+
+#[test]
+fn containers_that_come_and_go_are_noticed_and_empty_files_ignored() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join("socket")).unwrap();
+    std::fs::write(root.path().join("socket/gate"), "").unwrap();
+    let mut keeper = Keeper::default();
+    let now = 5_000_000 * MS;
+    keeper.look(root.path(), now);
+    assert!(keeper.gates.is_empty());
+    let gate = container(&root.path().join("containers/uid/main"), "one", 100);
+    gate.set_gate(0, false);
+    keeper.look(root.path(), now + 600 * MS);
+    assert!(gate.gate(0).unwrap().is_open(), "never had an arbiter");
+    std::fs::remove_dir_all(root.path().join("containers")).unwrap();
+    keeper.look(root.path(), now + 1200 * MS);
+    assert!(keeper.gates.is_empty());
+}
