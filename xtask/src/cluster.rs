@@ -134,16 +134,21 @@ impl Up {
         let mut words: Vec<_> = std::env::args_os().skip(1).collect();
         let up = words.iter().position(|word| word == "up").context("started as another chore")?;
         words[up] = "hold".into();
+        // Not this terminal's output: whoever reads that would wait for the cluster's end.
+        let log = programs::cache()?.join(format!("{}.log", self.name));
+        fs::create_dir_all(programs::cache()?)?;
         let mut holder = Command::new(std::env::current_exe()?)
             .args(words)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(fs::File::create(&log)?)
             // Not of this terminal's foreground group: an interrupt here must not end it later.
             .process_group(0)
             .spawn()?;
         let said = holder.stdout.take().context("no standard output")?;
         let ready = BufReader::new(said).lines().map_while(Result::ok).any(|line| line == READY);
-        ensure!(ready, "the cluster did not start");
+        ensure!(ready, "the cluster did not start: {}", fs::read_to_string(&log)?);
+        fs::remove_file(&log)?;
         println!("cluster {} is ready after {:.1} s", self.name, start.elapsed().as_secs_f64());
         println!("use it:  eval \"$(cargo xtask cluster env {})\"", self.name);
         println!("end it:  cargo xtask cluster down {}", self.name);
@@ -174,9 +179,8 @@ fn down(name: &str) -> anyhow::Result<()> {
 
 fn env(name: &str) -> anyhow::Result<()> {
     let cluster = running(name)?;
-    let programs = Programs::ready(Release::default(), &["kubectl"])?;
     println!("export KUBECONFIG={}", cluster.join("admin.kubeconfig").display());
-    println!("export PATH={}:$PATH", programs.folder_of("kubectl")?.display());
+    println!("export PATH={}:$PATH", cluster.join("bin").display());
     Ok(())
 }
 

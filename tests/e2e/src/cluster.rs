@@ -61,6 +61,7 @@ impl Cluster {
             Ground { folder: folder.path(), programs: &programs, authority: &authority, network: network.as_ref() };
         let control_plane = ControlPlane::start(&ground, &options)?;
         let kubectl = Kubectl::new(programs.path("kubectl")?, folder.path().join("admin.kubeconfig"));
+        std::os::unix::fs::symlink(programs.folder_of("kubectl")?, folder.path().join("bin"))?;
         let registry = network.as_ref().map(|network| base_registry(network, folder.path())).transpose()?;
         let name = options.name.clone();
         let mut cluster =
