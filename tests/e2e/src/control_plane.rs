@@ -187,6 +187,9 @@ fn controller_manager(
         format!("--service-account-private-key-file={}", tokens.display()),
         format!("--root-ca-file={}", ground.authority.certificate().display()),
         "--use-service-account-credentials".into(),
+        // Its first calls make an account for each of some forty controllers: seconds, at the default rate.
+        "--kube-api-qps=500".into(),
+        "--kube-api-burst=1000".into(),
         "--leader-elect=false".into(),
         "--secure-port=0".into(),
     ];
