@@ -82,12 +82,14 @@ impl Types {
 
 /// The functions of `src/api/*.rs` that bear a symbol's name, with the file they are in.
 pub(crate) fn implemented(folder: &Path, prefix: &str) -> BTreeMap<String, String> {
+    let is_symbol =
+        |name: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("src/api") {
         let path = entry.expect("src/api").path();
         let module = path.file_stem().expect("a file").to_string_lossy().into_owned();
         for line in std::fs::read_to_string(&path).expect("readable").lines() {
-            if let Some(rest) = line.strip_prefix("pub(crate) fn ").filter(|r| r.starts_with(prefix)) {
+            if let Some(rest) = line.strip_prefix("pub(crate) fn ").filter(|r| is_symbol(r)) {
                 let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
                 assert!(found.insert(name.clone(), module.clone()).is_none(), "src/api has {name} twice");
             }

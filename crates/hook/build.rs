@@ -173,6 +173,13 @@ impl Types {
 /// Names, accessors and hooks of one library.
 fn library(which: &str, result: &str, symbols: &[Symbol], plans: &BTreeMap<String, Plan>, types: &Types) -> String {
     let mut code = names("NAMES", symbols.iter().map(|s| s.name.as_str()));
+    let counts: Vec<usize> = symbols.iter().map(|s| s.arguments.len()).collect();
+    writeln!(
+        code,
+        "/// How many arguments each takes.\npub(crate) static ARGUMENTS: [u8; {}] = {counts:?};\n",
+        counts.len()
+    )
+    .expect("string");
     let mut indices = String::new();
     let mut real = String::new();
     let mut hooks = String::new();

@@ -139,8 +139,8 @@ pub struct Settings {
     /// Folder with a fake libcuda.so.1 and libnvidia-ml.so.1 that containers get in place of a card
     #[arg(long, env = "DIVVY_FAKE_DRIVER")]
     pub fake_driver: Option<PathBuf>,
-    /// The fake driver's state: the simulated cards that all its processes share
-    #[arg(long, env = "DIVVY_FAKE_STATE")]
+    /// The fake driver's state: the simulated cards that all its processes share (the variable is the fake driver's own)
+    #[arg(long, env = "FAKE_GPU_STATE")]
     pub fake_state: Option<PathBuf>,
     /// Pretend to have the GPUs listed in this file (for demos)
     #[arg(long, env = "DIVVY_GPUS", value_name = "FILE.yaml")]

@@ -6,8 +6,8 @@ mod selector;
 mod storage;
 
 pub use node::{InventoryProblem, node, opted_in, volume_limits};
-pub use pod::{PodSeen, pod};
-pub use storage::{Budget, budget, capacity, claim, storage_class, volume};
+pub use pod::{PodSeen, manifest, pod};
+pub use storage::{budget, capacity, claim, storage_class, volume};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -17,7 +17,10 @@ pub use storage::{
     StorageCapacity, StorageClass,
 };
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+
+use crate::policy::GpuPolicySpec;
 
 /// A kind of object the control plane can list and watch across the cluster.
 pub trait Watched: DeserializeOwned + Clone + Send + Sync + 'static {
@@ -25,9 +28,29 @@ pub trait Watched: DeserializeOwned + Clone + Send + Sync + 'static {
     const PATH: &'static str;
     /// Restricts what is listed and watched, in the API's field-selector words.
     const FIELDS: Option<&'static str> = None;
+    /// The API server need not know this kind (a custom resource that is not installed): then there are none.
+    const OPTIONAL: bool = false;
 
     /// Its metadata.
     fn meta(&self) -> &Meta;
+}
+
+/// The GpuPolicy.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct PolicyObject {
+    /// Its metadata.
+    pub metadata: Meta,
+    /// What it says.
+    pub spec: GpuPolicySpec,
+}
+
+impl Watched for PolicyObject {
+    const PATH: &'static str = "/apis/divvy.dev/v1alpha1/gpupolicies";
+    const OPTIONAL: bool = true;
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
 }
 
 macro_rules! watched {

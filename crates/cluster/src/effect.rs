@@ -22,8 +22,13 @@ pub enum Effect {
     Annotate(Annotate),
     /// Open a scheduling gate of a pod.
     LiftGate(LiftGate),
-    /// Bind a claim, or have its volume made.
-    Volume(VolumeStep),
+    /// Say on the GpuPolicy whether it is followed.
+    AcknowledgePolicy {
+        /// Which generation of it.
+        generation: i64,
+        /// Why it is not.
+        problem: Option<String>,
+    },
 }
 
 /// A pod that is meant, and no other that has taken its name since.
@@ -46,6 +51,8 @@ pub struct Bind {
     pub node: NodeName,
     /// The grant, and what an emulated system's users expect to find.
     pub annotations: BTreeMap<String, String>,
+    /// What must be done about its claims first.
+    pub volumes: Vec<VolumeStep>,
 }
 
 /// A pod that has to leave.

@@ -6,6 +6,7 @@ mod event;
 mod evict;
 mod explain;
 mod gate;
+mod policy;
 mod volume;
 
 use std::sync::Arc;
@@ -41,7 +42,9 @@ impl Effects for KubeEffects {
             Effect::Explain(explain) => explain::carry_out(&self.client, explain).await,
             Effect::Annotate(annotate) => annotate::carry_out(&self.client, annotate).await,
             Effect::LiftGate(lift) => gate::carry_out(&self.client, lift).await,
-            Effect::Volume(step) => volume::carry_out(&self.client, step).await,
+            Effect::AcknowledgePolicy { generation, problem } => {
+                policy::carry_out(&self.client, *generation, problem.as_deref()).await
+            }
         }
     }
 

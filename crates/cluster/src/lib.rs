@@ -10,13 +10,16 @@
 //! [`KubeEffects`] does so on a real API server, one file per effect; tests and demonstrations bring their own.
 #![forbid(unsafe_code)]
 
+pub mod change;
 pub mod client;
 pub mod effect;
 mod kube_effects;
 pub mod lease;
+pub mod policy;
 mod request;
 pub mod watch;
 
+pub use change::{Change, Kind, StorageChange};
 pub use effect::{Effect, Effects, Failure};
 pub use kube_effects::KubeEffects;
 pub use request::{apply, delete, get, patch, post, put};

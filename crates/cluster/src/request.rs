@@ -33,12 +33,12 @@ pub async fn delete(client: &Client, path: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Changes an object. An array is a JSON patch; an object is a merge patch (strategic where the path is a pod's status, so that
-/// conditions merge by their type).
+/// Changes an object. An array is a JSON patch; an object is a merge patch (strategic where it is a built-in object's status, so
+/// that conditions merge by their type).
 pub async fn patch<T: DeserializeOwned>(client: &Client, path: &str, body: &Value) -> Result<T, Failure> {
     let kind = match body {
         Value::Array(_) => "application/json-patch+json",
-        _ if path.ends_with("/status") => "application/strategic-merge-patch+json",
+        _ if path.starts_with("/api/") && path.ends_with("/status") => "application/strategic-merge-patch+json",
         _ => "application/merge-patch+json",
     };
     send(client, Method::PATCH, path, Some(kind), Some(body)).await

@@ -10,6 +10,7 @@ use kube::Client;
 use kube::core::WatchEvent;
 use serde::Deserialize;
 use tokio::sync::mpsc;
+use tokio::sync::watch::Receiver;
 
 use crate::effect::Failure;
 use crate::request::{self, failure};
@@ -30,8 +31,8 @@ pub enum Seen<T> {
     Applied(T),
     /// It is gone; this is the last that was seen of it.
     Gone(Gone),
-    /// Everything there was when the list began has been told.
-    Complete,
+    /// Everything there was when a list began has been told, in answer to this request for one.
+    Complete(u64),
 }
 
 /// An object that is gone.
@@ -52,26 +53,32 @@ impl Gone {
 }
 
 /// Tells everything that happens to objects of this kind, turned into the receiver's own words, until the receiver is gone.
-/// After a new list it tells what vanished meanwhile, so that the receiver never has to compare.
+/// After a new list it tells what vanished meanwhile, so that the receiver never has to compare. Raising `relist` makes it list anew:
+/// what is told before the `Complete` of that number was read after the number was raised.
 pub async fn follow<T: Watched, C: Send>(
     client: Client,
     to: mpsc::Sender<C>,
+    mut relist: Receiver<u64>,
     mut turn: impl FnMut(Seen<T>) -> Option<C> + Send,
 ) {
     let mut known: HashMap<String, Gone> = HashMap::new();
     let mut pause = FIRST_PAUSE;
     while !to.is_closed() {
-        let outcome = async {
-            let mut version = list(&client, &to, &mut turn, &mut known).await?;
-            pause = FIRST_PAUSE;
-            while !to.is_closed() {
-                version = watch(&client, &version, &to, &mut turn, &mut known).await?;
+        let asked = *relist.borrow_and_update();
+        match list(&client, &to, &mut turn, &mut known).await {
+            Ok(version) => {
+                pause = FIRST_PAUSE;
+                tell(&to, turn(Seen::Complete(asked))).await;
+                tokio::select! {
+                    () = watch(&client, version, &to, &mut turn, &mut known) => {}
+                    // Whoever asked for lists may be gone; then nobody asks any more.
+                    Ok(()) = relist.changed() => {}
+                }
             }
-            Ok(())
-        };
-        match outcome.await {
-            Ok(()) => return,
-            Err(Failure::Gone) => tracing::debug!(path = T::PATH, "the version expired; listing again"),
+            Err(Failure::Gone) if T::OPTIONAL => {
+                tell(&to, turn(Seen::Complete(asked))).await;
+                tokio::time::sleep(LONGEST_PAUSE).await;
+            }
             Err(failure) => {
                 tracing::warn!(path = T::PATH, %failure, "cannot list; trying again");
                 tokio::time::sleep(pause).await;
@@ -136,34 +143,32 @@ async fn list<T: Watched, C>(
             for (_, gone) in before {
                 tell(to, turn(Seen::Gone(gone))).await;
             }
-            tell(to, turn(Seen::Complete)).await;
             return Ok(page.metadata.resource_version);
         }
         next = page.metadata.next;
     }
 }
 
-/// Watches from `version` until the server ends the watch; gives the version to go on from.
+/// Watches from `version` on until that is no longer possible.
 async fn watch<T: Watched, C>(
     client: &Client,
-    version: &str,
+    mut version: String,
     to: &mpsc::Sender<C>,
     turn: &mut (impl FnMut(Seen<T>) -> Option<C> + Send),
     known: &mut HashMap<String, Gone>,
-) -> Result<String, Failure> {
-    let mut version = version.to_owned();
+) {
     let mut pause = FIRST_PAUSE;
-    loop {
+    while !to.is_closed() {
         match watch_once(client, &mut version, to, turn, known).await {
-            Ok(()) => return Ok(version),
-            Err(Failure::Gone) => return Err(Failure::Gone),
+            Ok(()) => pause = FIRST_PAUSE,
+            Err(Failure::Gone) => {
+                tracing::debug!(path = T::PATH, "the version expired; listing again");
+                return;
+            }
             Err(failure) => {
                 tracing::debug!(path = T::PATH, %failure, "the watch broke; resuming");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
-                if to.is_closed() {
-                    return Ok(version);
-                }
             }
         }
     }

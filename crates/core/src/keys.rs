@@ -39,6 +39,8 @@ pub const CLASS_NOW: &str = "divvy.dev/class-now";
 pub const INVENTORY: &str = "divvy.dev/inventory";
 /// On a node: devices taken out of service by a person, comma-separated ids.
 pub const CORDON: &str = "divvy.dev/cordon";
+/// On a node: it exists only in the API server, and `divvy simnode` plays its kubelet.
+pub const SIMULATED: &str = "divvy.dev/simulated";
 /// On a node: opts it in.
 pub const NODE_OPT_IN: &str = "divvy.dev/node";
 /// A scheduling gate: a pod of a gang that kube-scheduler places waits behind it until Divvy has found room for all members.
@@ -81,6 +83,8 @@ pub const CRI_POD_UID: &str = "io.kubernetes.pod.uid";
 pub const CRI_POD_NAME: &str = "io.kubernetes.pod.name";
 pub const CRI_POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub const CRI_CONTAINER_NAME: &str = "io.kubernetes.container.name";
+pub const ZONE: &str = "topology.kubernetes.io/zone";
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// On a claim: where its volume is to be made.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// On a volume: it was bound by a controller, which may unbind it.

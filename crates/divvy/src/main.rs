@@ -1,3 +1,57 @@
-//! divvy: scheduler, webhook, budget, dashboard, demo and simulator in one binary.
+//! `divvy`: the control plane's services, and the tools around them, in one binary.
 
-fn main() {}
+use clap::{Parser, Subcommand};
+
+mod controller;
+mod crds;
+mod flags;
+mod scheduler;
+mod simnode;
+mod webhook;
+
+#[derive(Parser)]
+#[command(name = "divvy", version, about = "Shares GPUs on Kubernetes", propagate_version = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// All services of the control plane in one process
+    Controller(controller::Args),
+    /// The scheduler, standalone and as an extender of kube-scheduler
+    Scheduler(scheduler::Args),
+    /// The admission webhook
+    Webhook(webhook::Args),
+    /// Print the custom resource definitions
+    Crds,
+    /// Simulated GPU nodes on any API server, for trials and benchmarks
+    Simnode(simnode::Args),
+}
+
+fn main() -> std::process::ExitCode {
+    let args = Args::parse();
+    let outcome = match args.command {
+        Command::Controller(args) => flags::block_on(controller::run(args)),
+        Command::Scheduler(args) => flags::block_on(scheduler::run(args)),
+        Command::Webhook(args) => flags::block_on(webhook::run(args)),
+        Command::Crds => crds::print(),
+        Command::Simnode(args) => flags::block_on(simnode::run(args)),
+    };
+    match outcome {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("divvy: {error:#}");
+            std::process::ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_consistent() {
+        <super::Args as clap::CommandFactory>::command().debug_assert();
+    }
+}

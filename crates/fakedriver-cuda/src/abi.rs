@@ -125,6 +125,25 @@ structures! {
     struct CUDA_MEM_ALLOC_NODE_PARAMS { pool: CUmemPoolProps_v1, access: u64, access_count: usize, bytes: usize, address: u64 }
     struct CUDA_BATCH_MEM_OP_NODE_PARAMS { context: u64, count: u32, operations: *const CUstreamBatchMemOpParams, flags: u32 }
     struct CUDA_GRAPH_INSTANTIATE_PARAMS { flags: u64, stream: u64, node: u64, result: u32 }
+    struct CUDA_RESOURCE_DESC_v1 { words: [u64; 18] }
+    struct CUDA_TEXTURE_DESC_v1 { words: [u32; 26] }
+    struct CUDA_RESOURCE_VIEW_DESC_v1 { words: [u64; 14] }
+    struct CUtensorMap { words: [u64; 16] }
+    struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC_v1 { kind: u32, handle: [u64; 2], size: u64, flags: u32, reserved: [u32; 16] }
+    struct CUDA_EXTERNAL_MEMORY_BUFFER_DESC_v1 { offset: u64, size: u64, flags: u32, reserved: [u32; 16] }
     /// A node of any type; `words` is the union of the types' parameters.
     struct CUgraphNodeParams { kind: u32, reserved: [u32; 3], words: [u64; 29], last: u64 }
+}
+
+/// The newest version has the plain name.
+pub(crate) type CUmemLocation = CUmemLocation_v1;
+/// The same, but for two fields that are contexts here and nothing there.
+#[expect(non_camel_case_types, reason = "named as in cuda.h")]
+pub(crate) type CUDA_MEMCPY3D_PEER_v1 = CUDA_MEMCPY3D_v2;
+
+/// A texture or surface object.
+pub(crate) struct TextureObject {
+    pub(crate) resource: CUDA_RESOURCE_DESC_v1,
+    pub(crate) texture: Option<CUDA_TEXTURE_DESC_v1>,
+    pub(crate) view: Option<CUDA_RESOURCE_VIEW_DESC_v1>,
 }

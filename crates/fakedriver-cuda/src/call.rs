@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::abi::{Answer, Error};
@@ -39,14 +40,24 @@ pub(crate) fn call(index: usize, run: impl FnOnce() -> Answer) -> u32 {
             return fault.answer;
         }
     }
-    match catch_unwind(AssertUnwindSafe(run)) {
+    let code = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => 0,
         Ok(Err(error)) => error.0,
         Err(_) => {
             eprintln!("fake driver: {} failed in itself", SYMBOLS[index].name);
             Error::UNKNOWN.0
         }
+    };
+    if tracing() {
+        eprintln!("fake driver: {} = {code}", SYMBOLS[index].name);
     }
+    code
+}
+
+/// Whether calls are told on standard error.
+pub(crate) fn tracing() -> bool {
+    static ON: OnceLock<bool> = OnceLock::new();
+    *ON.get_or_init(|| std::env::var_os("FAKE_GPU_TRACE").is_some())
 }
 
 pub(crate) fn call_per_thread(index: usize, run: impl FnOnce() -> Answer) -> u32 {

@@ -80,6 +80,28 @@ fn thread_number() -> u64 {
     unsafe { libc::syscall(libc::SYS_gettid) }.cast_unsigned()
 }
 
+impl Context {
+    fn new(device: usize, unit: Unit, legacy: StreamId, id: ContextId, green: Option<(u32, ContextId)>) -> Self {
+        Self {
+            device,
+            unit,
+            flags: 0,
+            primary: false,
+            green,
+            legacy,
+            error: None,
+            per_thread: HashMap::new(),
+            limits: HashMap::new(),
+            cache_config: 0,
+            shared_config: 1,
+            peers: Vec::new(),
+            charge: 0,
+            api_version: 3020,
+            id: (id - 0x5600_0000_1000) / 0x10,
+        }
+    }
+}
+
 impl Process {
     /// The current context, unless it broke.
     pub(crate) fn current(&mut self) -> Result<ContextId, Error> {
@@ -133,24 +155,18 @@ impl Process {
         self.start_executor();
         let (id, legacy) = (self.handle(), self.handle());
         self.engine.add_stream(legacy, id, unit, true, 0, 0);
-        let context = Context {
-            device,
-            unit,
-            flags,
-            primary,
-            green: None,
-            legacy,
-            error: None,
-            per_thread: HashMap::new(),
-            limits: HashMap::new(),
-            cache_config: 0,
-            shared_config: 1,
-            peers: Vec::new(),
-            charge,
-            api_version: 3020,
-            id: (id - 0x5600_0000_1000) / 0x10,
-        };
+        let mut context = Context::new(device, unit, legacy, id, None);
+        (context.flags, context.primary, context.charge) = (flags, primary, charge);
         self.contexts.insert(id, context);
+        Ok(id)
+    }
+
+    /// Makes a green context over the primary one: it takes no memory of its own.
+    pub(crate) fn create_green(&mut self, device: usize, sms: u32, primary: ContextId) -> Result<ContextId, Error> {
+        let unit = self.devices.get(device).ok_or(Error::INVALID_DEVICE)?.unit;
+        let (id, legacy) = (self.handle(), self.handle());
+        self.engine.add_stream(legacy, id, unit, true, 0, 0);
+        self.contexts.insert(id, Context::new(device, unit, legacy, id, Some((sms, primary))));
         Ok(id)
     }
 
@@ -220,9 +236,12 @@ impl Process {
 }
 
 /// Waits until everything submitted to a context so far is done.
-pub(crate) fn synchronize(process: Locked, id: ContextId) -> Result<Locked, Error> {
+pub(crate) fn synchronize(mut process: Locked, id: ContextId) -> Result<Locked, Error> {
+    process.guard_captures_of(id)?;
     let marks = process.engine.marks_of(id);
     let (mut process, ()) = crate::process::wait(process, |p| marks.iter().all(|&m| p.engine.is_done(m)).then_some(()));
     process.usable(id)?;
+    let (machine, seat, unit) = process.on(id)?;
+    process.memory.release_beyond_thresholds(&On { machine, seat: &seat, unit, context: id });
     Ok(process)
 }

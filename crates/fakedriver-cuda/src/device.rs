@@ -12,19 +12,23 @@ pub(crate) struct Device {
     pub(crate) retained: u32,
     /// Flags the primary context has or will have.
     pub(crate) primary_flags: u32,
+    /// The pool that `cuMemAllocAsync` uses, and the one it used at first.
+    pub(crate) pool: Option<u64>,
+    pub(crate) default_pool: Option<u64>,
 }
 
 impl Device {
     fn new(unit: Unit) -> Self {
-        Self { unit, primary: None, retained: 0, primary_flags: 0 }
+        Self { unit, primary: None, retained: 0, primary_flags: 0, pool: None, default_pool: None }
     }
 
     /// The devices `CUDA_VISIBLE_DEVICES` leaves: indices or UUID prefixes, up to the first that means nothing.
     pub(crate) fn visible(machine: &Machine) -> Vec<Self> {
         let cards: Vec<Unit> =
-            (0..machine.spec.cards.len()).map(Unit::card).filter(|&u| machine.card(u).mig.is_none()).collect();
+            machine.reachable().into_iter().map(Unit::card).filter(|&u| machine.card(u).mig.is_none()).collect();
         // Without a choice CUDA shows whole cards, and a MIG instance only where there is nothing else.
-        let by_default = if cards.is_empty() { machine.units().into_iter().take(1).collect() } else { cards };
+        let instances = || machine.units().into_iter().filter(|&u| machine.is_reachable(u)).take(1).collect();
+        let by_default = if cards.is_empty() { instances() } else { cards };
         let Ok(wanted) = std::env::var("CUDA_VISIBLE_DEVICES") else {
             return by_default.into_iter().map(Self::new).collect();
         };
@@ -47,7 +51,8 @@ impl Device {
 
 fn by_uuid(machine: &Machine, word: &str) -> Option<Unit> {
     let name = |u: &Unit| machine.instance(*u).map_or(machine.card(*u).uuid.clone(), |i| i.uuid.clone());
-    let mut fits = machine.units().into_iter().filter(|u| word.len() > 4 && name(u).starts_with(word));
+    let reachable = machine.units().into_iter().filter(|&u| machine.is_reachable(u));
+    let mut fits = reachable.filter(|u| word.len() > 4 && name(u).starts_with(word));
     let first = fits.next()?;
     fits.next().is_none().then_some(first)
 }

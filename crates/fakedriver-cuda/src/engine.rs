@@ -189,6 +189,12 @@ impl Engine {
         self.active.retain(|id| streams.get(id).is_some_and(|s| !s.queue.is_empty()));
     }
 
+    pub(crate) fn set_priority(&mut self, id: StreamId, priority: i32) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.priority = priority;
+        }
+    }
+
     pub(crate) fn is_idle(&self, id: StreamId) -> bool {
         self.streams.get(&id).is_none_or(|s| s.queue.is_empty())
     }
@@ -206,6 +212,11 @@ impl Engine {
     pub(crate) fn marks_of(&self, context: u64) -> Vec<Mark> {
         let mine = self.active.iter().filter(|id| self.streams[*id].context == context);
         mine.map(|&id| self.mark(id)).collect()
+    }
+
+    /// The streams of a context.
+    pub(crate) fn streams_of(&self, context: u64) -> Vec<StreamId> {
+        self.streams.iter().filter(|(_, s)| s.context == context && !s.dying).map(|(id, _)| *id).collect()
     }
 
     /// What the legacy default stream's rule makes a command wait for.
@@ -250,6 +261,12 @@ impl Engine {
             _ => None,
         });
         copies.chain(self.units.iter().filter_map(|u| u.next_due(machine))).min()
+    }
+
+    /// Whether time alone, or the program's own functions, will bring something on.
+    pub(crate) fn can_progress(&self) -> bool {
+        let moves = |id: &StreamId| matches!(self.streams[id].head, Head::OnUnit | Head::Copying(_) | Head::Calling);
+        self.active.iter().any(moves)
     }
 
     /// How to sleep until there is something to do.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::abi::CUgraphEdgeData;
 use crate::engine::Mark;
 
 pub(crate) struct Event {
@@ -15,6 +16,8 @@ pub(crate) struct Event {
     reached_at: u64,
     /// Where the last record stands, for streams that wait for it.
     pub(crate) mark: Option<Mark>,
+    /// The capture in which it was last recorded, with the nodes it stands for.
+    pub(crate) captured: Option<(u64, Vec<(u64, CUgraphEdgeData)>)>,
 }
 
 /// All events of the process.
@@ -23,7 +26,7 @@ pub(crate) struct Events(HashMap<u64, Event>);
 
 impl Events {
     pub(crate) fn add(&mut self, id: u64, context: u64, flags: u32) {
-        let event = Event { context, flags, records: 0, reached: 0, reached_at: 0, mark: None };
+        let event = Event { context, flags, records: 0, reached: 0, reached_at: 0, mark: None, captured: None };
         self.0.insert(id, event);
     }
 
@@ -44,6 +47,7 @@ impl Events {
         let Some(event) = self.0.get_mut(&id) else { return 0 };
         event.records += 1;
         event.mark = Some(mark);
+        event.captured = None;
         event.records
     }
 

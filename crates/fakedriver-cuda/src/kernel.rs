@@ -13,12 +13,18 @@ use std::ffi::c_void;
 use crate::abi::Error;
 use crate::context::ContextId;
 
+mod ptx;
+
+use ptx::Ptx;
+
 pub(crate) struct Module {
     /// The context it is loaded in; 0 for a library, which is in all.
     pub(crate) context: ContextId,
-    /// The entries, where the image tells.
-    pub(crate) entries: Option<Vec<String>>,
     functions: HashMap<(String, ContextId), u64>,
+    /// Variables whose memory somebody asked for.
+    pub(crate) globals: HashMap<(String, ContextId), (u64, u64)>,
+    /// What the image tells, if it is PTX.
+    ptx: Option<Ptx>,
 }
 
 #[derive(Clone)]
@@ -27,6 +33,9 @@ pub(crate) struct Function {
     pub(crate) module: u64,
     pub(crate) attributes: HashMap<u32, i32>,
     pub(crate) loaded: bool,
+    /// The block and shared memory of launches of before CUDA 4.
+    pub(crate) block: [u32; 3],
+    pub(crate) shared: u32,
     time: Time,
 }
 
@@ -42,11 +51,37 @@ enum Time {
 pub(crate) struct Kernels {
     pub(crate) modules: HashMap<u64, Module>,
     pub(crate) functions: HashMap<u64, Function>,
+    /// What linkers have been given.
+    pub(crate) links: HashMap<u64, Vec<u8>>,
+}
+
+impl Module {
+    /// The names of its kernels, where the image tells.
+    pub(crate) fn entries(&self) -> Option<impl Iterator<Item = &str>> {
+        self.ptx.as_ref().map(|p| p.entries.iter().map(|(name, _)| name.as_str()))
+    }
+
+    /// The size of a variable; an image that does not tell has every one, of a page.
+    pub(crate) fn variable(&self, name: &str) -> Option<u64> {
+        const PAGE: u64 = 4096;
+        match &self.ptx {
+            Some(ptx) => ptx.variables.iter().find(|(n, _)| n == name).map(|(_, size)| *size),
+            None => (!name.is_empty()).then_some(PAGE),
+        }
+    }
 }
 
 impl Kernels {
+    /// The sizes of a kernel's parameters; none are known of images that do not tell.
+    pub(crate) fn parameters(&self, function: u64) -> Result<Vec<usize>, Error> {
+        let function = self.get(function)?;
+        let ptx = self.modules.get(&function.module).and_then(|m| m.ptx.as_ref());
+        let entry = ptx.and_then(|p| p.entries.iter().find(|(name, _)| *name == function.name));
+        Ok(entry.map_or_else(Vec::new, |(_, sizes)| sizes.clone()))
+    }
+
     pub(crate) fn add_module(&mut self, id: u64, context: ContextId, image: *const c_void) {
-        let module = Module { context, entries: ptx_entries(image), functions: HashMap::new() };
+        let module = Module { context, functions: HashMap::new(), globals: HashMap::new(), ptx: ptx::read(image) };
         self.modules.insert(id, module);
     }
 
@@ -67,12 +102,19 @@ impl Kernels {
         if let Some(&known) = owner.functions.get(&(name.to_owned(), context)) {
             return Ok(known);
         }
-        if name.is_empty() || owner.entries.as_ref().is_some_and(|e| !e.iter().any(|n| n == name)) {
+        if name.is_empty() || owner.entries().is_some_and(|mut e| !e.any(|n| n == name)) {
             return Err(Error::NOT_FOUND);
         }
         owner.functions.insert((name.to_owned(), context), handle);
-        let function =
-            Function { name: name.to_owned(), module, attributes: HashMap::new(), loaded: false, time: Time::of(name) };
+        let function = Function {
+            name: name.to_owned(),
+            module,
+            attributes: HashMap::new(),
+            loaded: false,
+            block: [1; 3],
+            shared: 0,
+            time: Time::of(name),
+        };
         self.functions.insert(handle, function);
         Ok(handle)
     }
@@ -122,25 +164,4 @@ impl Function {
 fn unsafe_read(at: *const c_void) -> u32 {
     // SAFETY: not null, and an argument of 32 bits by the kernel's name.
     unsafe { at.cast::<u32>().read_unaligned() }
-}
-
-/// The entries of a PTX text; `None` for other images.
-fn ptx_entries(image: *const c_void) -> Option<Vec<String>> {
-    // SAFETY: an image is at least four bytes long; only a text is read on, up to its end.
-    let text = unsafe {
-        let first = image.cast::<[u8; 4]>().read_unaligned();
-        if !first.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace()) {
-            return None;
-        }
-        std::ffi::CStr::from_ptr(image.cast()).to_str().ok()?
-    };
-    if !text.contains(".version") {
-        return None;
-    }
-    let names = text.split(".entry").skip(1).filter_map(|rest| {
-        let name: String =
-            rest.trim_start().chars().take_while(|c| c.is_alphanumeric() || "_$%".contains(*c)).collect();
-        (!name.is_empty()).then_some(name)
-    });
-    Some(names.collect())
 }

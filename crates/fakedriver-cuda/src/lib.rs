@@ -3,6 +3,7 @@
 //! - `build.rs` turns `tables/cuda.tsv` into exported functions; [`api`] has the ones that do something, by topic.
 //! - [`process`]: the state of this process, one lock around it.
 //! - [`engine`]: streams and what is queued in them, played in real time on the units of the machine.
+//! - [`op`]: what a stream can be asked to do; [`graph`]: graphs and capture.
 //! - [`memory`]: addresses, allocations, pools, virtual memory, copies.
 #![expect(unsafe_code, reason = "a C interface over raw pointers")]
 #![expect(non_snake_case, reason = "functions are named as they are exported")]
@@ -15,8 +16,10 @@ mod device;
 mod engine;
 mod event;
 mod export_table;
+mod graph;
 mod kernel;
 mod memory;
+mod op;
 mod process;
 mod tables;
 

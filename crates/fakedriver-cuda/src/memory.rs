@@ -4,20 +4,32 @@
 //! written. What is written is kept up to a budget (`backing` of the spec) and dropped beyond it, so that a program may
 //! allocate and fill a card of 140 GiB on a small machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use divvy_fakedriver::machine::{Machine, Seat, Unit};
 
 use crate::abi::Error;
 
+pub(crate) mod array;
 mod backing;
+mod graph;
 mod host;
 mod linear;
+pub(crate) mod pool;
+pub(crate) mod shared;
 mod space;
+mod virtual_memory;
 
+pub(crate) use backing::Place;
+
+use array::{Array, Mipmap};
 use backing::Backing;
+use graph::GraphMemory;
 use linear::Linear;
+use pool::Pool;
+use shared::{Advice, Share};
 use space::Space;
+use virtual_memory::{Chunk, Store};
 
 /// The unit in which the driver takes memory of a card.
 pub(crate) const GRAIN: u64 = 2 << 20;
@@ -29,6 +41,16 @@ pub(crate) enum Kind {
     Linear,
     /// `cuMemAllocManaged`.
     Managed { attach: u32 },
+    /// `cuMemAllocAsync` and relatives.
+    Pooled { pool: u64 },
+    /// A mapping of a chunk, with the rights given to it.
+    Mapped { chunk: u64, access: u32 },
+    /// The inside of an array.
+    Array,
+    /// Allocated by a graph.
+    Graph,
+    /// Another process's memory.
+    Imported { offset: u64 },
     /// `cuMemHostAlloc` and relatives.
     HostAllocated { flags: u32 },
     /// `cuMemHostRegister`.
@@ -43,6 +65,8 @@ pub(crate) struct Region {
     pub(crate) kind: Kind,
     pub(crate) unit: Unit,
     pub(crate) context: u64,
+    /// Unique for the life of the process.
+    pub(crate) id: u64,
 }
 
 impl Region {
@@ -66,6 +90,35 @@ pub(crate) struct Memory {
     space: Space,
     backing: Backing,
     linear: Linear,
+    pub(crate) pools: HashMap<u64, Pool>,
+    chunks: HashMap<u64, Chunk>,
+    store: Store,
+    reservations: BTreeMap<u64, u64>,
+    pub(crate) arrays: HashMap<u64, Array>,
+    pub(crate) mipmaps: HashMap<u64, Mipmap>,
+    pub(crate) graph: BTreeMap<Unit, GraphMemory>,
+    /// Attributes of managed ranges, by their first address.
+    advice: HashMap<u64, Advice>,
+    shares: HashMap<u64, Share>,
+    next_id: u64,
+}
+
+/// Where memory is taken: by whom, on which unit, for which context.
+pub(crate) struct On<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) seat: &'a Seat,
+    pub(crate) unit: Unit,
+    pub(crate) context: u64,
+}
+
+impl On<'_> {
+    pub(crate) fn charge(&self, bytes: u64) -> Result<(), Error> {
+        if self.machine.take(self.seat, self.unit, bytes) { Ok(()) } else { Err(Error::OUT_OF_MEMORY) }
+    }
+
+    pub(crate) fn credit(&self, bytes: u64) {
+        self.machine.give(self.seat, self.unit, bytes);
+    }
 }
 
 impl Memory {
@@ -75,21 +128,42 @@ impl Memory {
             space: Space::default(),
             backing: Backing::new(budget),
             linear: Linear::default(),
+            pools: HashMap::new(),
+            chunks: HashMap::new(),
+            store: Store::default(),
+            reservations: BTreeMap::new(),
+            arrays: HashMap::new(),
+            mipmaps: HashMap::new(),
+            graph: BTreeMap::new(),
+            advice: HashMap::new(),
+            shares: HashMap::new(),
+            next_id: 1,
         }
     }
 
     /// The region an address lies in.
     pub(crate) fn find(&self, address: u64) -> Option<&Region> {
-        self.regions
-            .range(..=address)
-            .next_back()
-            .map(|(_, r)| r)
-            .filter(|r| address < r.end() || (r.size == 0 && address == r.base))
+        self.regions.range(..=address).next_back().map(|(_, r)| r).filter(|r| address < r.end())
     }
 
-    /// The region a whole range lies in.
+    /// The region a whole range lies in, and that the device may use; several mappings side by side count as one.
     pub(crate) fn find_range(&self, address: u64, size: u64) -> Option<&Region> {
-        self.find(address).filter(|r| address.checked_add(size).is_some_and(|end| end <= r.end()))
+        let end = address.checked_add(size)?;
+        let first = self.find(address)?;
+        let mut region = first;
+        loop {
+            if matches!(region.kind, Kind::Mapped { access: 0, .. }) {
+                return None;
+            }
+            if end <= region.end() {
+                return Some(first);
+            }
+            let next = self.regions.get(&region.end())?;
+            if !matches!((next.kind, first.kind), (Kind::Mapped { .. }, Kind::Mapped { .. })) {
+                return None;
+            }
+            region = next;
+        }
     }
 
     /// Whether a stream may wait for a word there.
@@ -98,7 +172,8 @@ impl Memory {
     }
 
     fn note(&mut self, base: u64, size: u64, kind: Kind, unit: Unit, context: u64) -> Region {
-        let region = Region { base, size, kind, unit, context };
+        let region = Region { base, size, kind, unit, context, id: self.next_id };
+        self.next_id += 1;
         self.regions.insert(base, region);
         region
     }
@@ -122,49 +197,33 @@ impl Memory {
         if size == 0 || !matches!(attach, 1 | 2) {
             return Err(Error::INVALID_VALUE);
         }
-        let base = self.space.take(size.next_multiple_of(GRAIN)).ok_or(Error::OUT_OF_MEMORY)?;
+        let room = size.checked_next_multiple_of(GRAIN).ok_or(Error::OUT_OF_MEMORY)?;
+        let base = self.space.take(room).ok_or(Error::OUT_OF_MEMORY)?;
         Ok(self.note(base, size, Kind::Managed { attach }, on.unit, on.context))
     }
 
     /// Frees what [`Self::allocate`] or [`Self::allocate_managed`] gave, by its first address.
     pub(crate) fn free(&mut self, machine: &Machine, seat: &Seat, address: u64) -> Result<(), Error> {
-        let region = *self
-            .regions
-            .get(&address)
-            .filter(|r| matches!(r.kind, Kind::Linear | Kind::Managed { .. }))
-            .ok_or(Error::INVALID_VALUE)?;
-        self.regions.remove(&address);
+        let region = *self.regions.get(&address).ok_or(Error::INVALID_VALUE)?;
         match region.kind {
-            Kind::Linear => {
+            Kind::Linear | Kind::Array => {
+                self.regions.remove(&address);
                 let on = On { machine, seat, unit: region.unit, context: region.context };
                 if let Some((base, size)) = self.linear.give(&on, address, region.size, &mut self.space) {
+                    self.unshare(base, size);
                     self.backing.forget(base, size);
                 }
+                Ok(())
             }
-            _ => {
-                let size = region.size.next_multiple_of(GRAIN);
-                self.backing.wipe(address, size);
-                self.space.give(address, size);
+            Kind::Managed { .. } => {
+                self.regions.remove(&address);
+                self.forget_advice(machine, seat, address);
+                let room = region.size.next_multiple_of(GRAIN);
+                self.backing.wipe(address, room);
+                self.space.give(address, room);
+                Ok(())
             }
+            _ => Err(Error::INVALID_VALUE),
         }
-        Ok(())
-    }
-}
-
-/// Where memory is taken: by whom, on which unit, for which context.
-pub(crate) struct On<'a> {
-    pub(crate) machine: &'a Machine,
-    pub(crate) seat: &'a Seat,
-    pub(crate) unit: Unit,
-    pub(crate) context: u64,
-}
-
-impl On<'_> {
-    pub(crate) fn charge(&self, bytes: u64) -> Result<(), Error> {
-        if self.machine.take(self.seat, self.unit, bytes) { Ok(()) } else { Err(Error::OUT_OF_MEMORY) }
-    }
-
-    pub(crate) fn credit(&self, bytes: u64) {
-        self.machine.give(self.seat, self.unit, bytes);
     }
 }

@@ -9,11 +9,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use divvy_fakedriver::machine::{Machine, Seat};
 use divvy_fakedriver::sys;
 
-use crate::abi::{Answer, Error};
+use crate::abi::{Answer, Error, TextureObject};
 use crate::context::{Context, ContextId};
 use crate::device::Device;
 use crate::engine::{Engine, StreamId};
 use crate::event::Events;
+use crate::graph::Graphs;
 use crate::kernel::Kernels;
 use crate::memory::Memory;
 
@@ -27,6 +28,12 @@ pub(crate) struct Process {
     pub(crate) events: Events,
     pub(crate) memory: Memory,
     pub(crate) kernels: Kernels,
+    pub(crate) graphs: Graphs,
+    /// Multiprocessors of the partitions green contexts are made of.
+    pub(crate) partitions: HashMap<u64, u32>,
+    pub(crate) textures: HashMap<u64, TextureObject>,
+    /// Multicast objects: their size and devices.
+    pub(crate) multicasts: HashMap<u64, (u64, Vec<i32>)>,
     /// What a step found finished; kept to save allocations.
     pub(crate) finished: Vec<(StreamId, u64)>,
     next_handle: u64,
@@ -99,6 +106,10 @@ pub(crate) fn init() -> Answer {
         events: Events::default(),
         memory: Memory::new(machine.spec.backing),
         kernels: Kernels::default(),
+        graphs: Graphs::default(),
+        partitions: HashMap::new(),
+        textures: HashMap::new(),
+        multicasts: HashMap::new(),
         finished: Vec::new(),
         next_handle: 0x5600_0000_1000,
     };

@@ -213,6 +213,28 @@ impl Machine {
         units
     }
 
+    /// The cards this process can reach. On the host that is all of them; a container has a node for each card it was given, and
+    /// the folder of nodes is what tells that this is one. A card in MIG mode is reached through the node of any of its instances.
+    #[must_use]
+    pub fn reachable(&self) -> Vec<usize> {
+        let all = 0..self.spec.cards.len();
+        if !Path::new(NODES).is_dir() {
+            return all.collect();
+        }
+        let has_node = |uuid: &str| Path::new(NODES).join(uuid).exists();
+        let instances = |card: &Card| card.mig.iter().flatten().any(|i| has_node(&i.uuid));
+        all.filter(|&c| has_node(&self.spec.cards[c].uuid) || instances(&self.spec.cards[c])).collect()
+    }
+
+    /// Can this process reach a unit?
+    #[must_use]
+    pub fn is_reachable(&self, unit: Unit) -> bool {
+        match self.instance(unit) {
+            Some(instance) if Path::new(NODES).is_dir() => Path::new(NODES).join(&instance.uuid).exists(),
+            _ => self.reachable().contains(&unit.card_index()),
+        }
+    }
+
     /// Multiprocessors of a unit.
     #[must_use]
     pub fn sms(&self, unit: Unit) -> u32 {
@@ -237,6 +259,9 @@ impl Machine {
         self.memory(unit).saturating_sub(self.reserved(unit))
     }
 }
+
+/// Where a container has a node, named by its UUID, for each card it was given.
+pub const NODES: &str = "/dev/fake-gpu";
 
 /// The directory the environment names, or `/run/fake-gpu` where that exists, or one in `/tmp` for this user.
 #[must_use]

@@ -3,7 +3,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use divvy_shm::Enforcement;
 use divvy_shm::frame::EventKind;
 pub(crate) use divvy_shm::ledger::Kind;
 
@@ -95,7 +94,7 @@ impl Charge {
         member.introduce();
         let Some(limits) = member.gate.limits(device) else { return Err(OUT_OF_MEMORY) };
         let charge = Charge { member, device, kind, bytes };
-        if limits.enforcement != Enforcement::Enforce {
+        if !limits.enforcement.holds() {
             member.ledger.charge_unchecked(id, device, kind, bytes);
             return Ok(charge);
         }

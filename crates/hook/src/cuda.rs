@@ -25,7 +25,7 @@ mod generated {
         EXPORTS.address(index)
     }
 }
-pub(crate) use generated::{LOOKUPS, NAMES, NEWEST, ROWS, STARTS, ours, real};
+pub(crate) use generated::{ARGUMENTS, LOOKUPS, NAMES, NEWEST, ROWS, STARTS, ours, real};
 
 /// The answer where the real function is missing: the driver is not there, or too old.
 #[cold]

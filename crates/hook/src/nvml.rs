@@ -30,7 +30,7 @@ mod generated {
         EXPORTS.address(index)
     }
 }
-pub(crate) use generated::{NAMES, ours, real};
+pub(crate) use generated::{ARGUMENTS, NAMES, ours, real};
 
 /// The answer where the real function is missing: NVML is not there, or too old.
 #[cold]

@@ -35,9 +35,13 @@ pub(crate) unsafe fn look_up(
     if real == 0 || !CUDA.holds(real) {
         return status;
     }
-    match replacement(name, u32::try_from(version).unwrap_or(0), flags, real) {
-        // SAFETY: as above.
-        Some(ours) => unsafe { *function = ours as *mut c_void },
+    let version = u32::try_from(version).unwrap_or(0);
+    match replacement(name, version, flags, real) {
+        Some((answer, hooked)) => {
+            trace::lookup(name, version, flags, hooked);
+            // SAFETY: as above.
+            unsafe { *function = answer as *mut c_void };
+        }
         None => {
             // SAFETY: as above; `found` is null or the caller's.
             unsafe {
@@ -52,25 +56,25 @@ pub(crate) unsafe fn look_up(
     status
 }
 
-/// What the program gets for `real`; nothing if it is unknown and unknown functions are refused.
-fn replacement(name: &CStr, version: u32, flags: u64, real: usize) -> Option<usize> {
+/// What the program gets for `real`, and whether that is ours; nothing if it is unknown and unknown functions are refused.
+fn replacement(name: &CStr, version: u32, flags: u64, real: usize) -> Option<(usize, bool)> {
     let expected = symbol(name, version, flags & PER_THREAD_DEFAULT_STREAM != 0);
     if let Some(index) = expected.filter(|&i| CUDA.function(i) == real) {
-        return Some(ours_or(index, name, real));
+        return Some(ours_or(index, real));
     }
     match (CUDA.export_at(real), expected) {
-        (Export::Known(index), _) => Some(ours_or(index, name, real)),
+        (Export::Known(index), _) => Some(ours_or(index, real)),
         // No export, and a version the table covers: the driver has an inner entry point for a function we know.
-        (Export::Private, Some(index)) if version <= NEWEST => Some(ours_or(index, name, real)),
+        (Export::Private, Some(index)) if version <= NEWEST => Some(ours_or(index, real)),
         _ if policy::guarded(name) && !policy::let_unknown_pass(name) => None,
-        _ => Some(trace::watched(name, real)),
+        _ => Some((trace::watched(name, real), false)),
     }
 }
 
-fn ours_or(index: usize, name: &CStr, real: usize) -> usize {
+fn ours_or(index: usize, real: usize) -> (usize, bool) {
     match cuda::ours(index) {
-        0 => trace::watched(name, real),
-        ours => ours,
+        0 => (trace::watched(cuda::NAMES.name(index), real), false),
+        ours => (ours, true),
     }
 }
 

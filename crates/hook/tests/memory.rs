@@ -43,3 +43,19 @@ fn children_are_members_of_their_own_and_leave_the_parents_books_alone() {
 fn shared_pages_cannot_be_given_to_the_driver() {
     passes("tamper", &[]);
 }
+
+#[test]
+fn a_trace_has_every_call_with_its_arguments_and_changes_nothing() {
+    let (machine, container) = ten_gibibytes();
+    let trace = container.dir.path().join("trace");
+    let said = run(machine.inside(&container, kit("limit")).arg("plain").env("DIVVY_TRACE", &trace));
+    assert!(said.contains("plain: 10240 MiB") && said.contains(", 0 wrong"), "{said}");
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    let has = |what: &str| lines.lines().any(|l| l.split_whitespace().nth(2).is_some_and(|w| w.starts_with(what)));
+    assert!(has("cuInit(0x0)"), "passed on, and written down: {lines}");
+    assert!(has("cuDevicePrimaryCtxRetain(0x"), "{lines}");
+    assert!(
+        lines.contains(", 0x280000000) = 0") && lines.contains(", 0x280000200) = 2"),
+        "granted and refused: {lines}"
+    );
+}

@@ -3,45 +3,40 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::Container;
 use common::fake::{Machine, kit};
-use common::run;
+use common::{Container, Running, run};
 
 const GIB: u64 = 1 << 30;
 
 /// Starts a program that says "begun" when it has.
-fn begun(machine: &Machine, container: &Container) -> Child {
+fn begun(machine: &Machine, container: &Container) -> Running {
     let mut child = machine.inside(container, kit("storm")).arg("120").stdout(Stdio::piped()).spawn().expect("starts");
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("says something");
     assert_eq!(line.trim(), "begun");
-    child
+    Running(child)
 }
 
 #[test]
 fn processes_killed_in_the_middle_of_an_allocation_storm_leave_nothing_behind() {
     let machine = Machine::new("H200");
     let container = Container::new(vec![machine.slice(0, GIB)]);
-    let mut storm: Vec<Child> = (0..4).map(|_| begun(&machine, &container)).collect();
+    let mut storm: Vec<Running> = (0..4).map(|_| begun(&machine, &container)).collect();
     let mut most = 0;
     for round in 0..100 {
         let victim = round % storm.len();
-        storm[victim].kill().unwrap();
-        storm[victim].wait().unwrap();
-        storm[victim] = begun(&machine, &container);
+        storm.remove(victim).end();
+        storm.push(begun(&machine, &container));
         let used = container.ledger.used(0);
         // A charge that is taken back again may be seen for a moment, never one that stays.
         assert!(used <= GIB + 4 * (13 << 20), "{used} of {GIB} in round {round}");
         most = most.max(used);
     }
     assert!(most > GIB / 2, "the storm was a breeze: {most}");
-    for mut child in storm {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
+    drop(storm);
     // Nobody but the processes themselves keeps the books here: the next one puts them right, and gets everything.
     let said = run(machine.inside(&container, kit("limit")).arg("plain"));
     assert!(said.contains("plain: 1024 MiB") && said.contains(", 0 wrong"), "{said}");
@@ -54,7 +49,7 @@ fn three_hundred_processes_start_at_once_and_all_are_accounted_for() {
     let container = Container::new(vec![machine.slice(0, 10 * GIB)]);
     let crowd = kit("crowd");
     let start = |_| machine.inside(&container, &crowd).arg("2").stdout(Stdio::piped()).spawn().expect("starts");
-    let mut children: Vec<Child> = (0..300).map(start).collect();
+    let mut children: Vec<Running> = (0..300).map(|i| Running(start(i))).collect();
     let mut peak = 0;
     let deadline = Instant::now() + Duration::from_secs(120);
     let mut ended = vec![false; children.len()];
@@ -62,7 +57,7 @@ fn three_hundred_processes_start_at_once_and_all_are_accounted_for() {
         assert!(Instant::now() < deadline, "{} still run", ended.iter().filter(|e| !**e).count());
         peak = peak.max(container.ledger.processes().count());
         for (child, ended) in children.iter_mut().zip(&mut ended) {
-            if !*ended && let Some(status) = child.try_wait().unwrap() {
+            if !*ended && let Some(status) = child.0.try_wait().unwrap() {
                 assert!(status.success(), "{status}");
                 *ended = true;
             }
@@ -72,7 +67,7 @@ fn three_hundred_processes_start_at_once_and_all_are_accounted_for() {
     let mut slowest: f64 = 0.0;
     for child in &mut children {
         let mut said = String::new();
-        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        child.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
         let (status, took) = said.trim().split_once(' ').unwrap();
         assert_eq!(status, "0", "an allocation was refused");
         slowest = slowest.max(took.parse().unwrap());

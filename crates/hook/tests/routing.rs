@@ -144,3 +144,15 @@ fn without_a_driver_there_are_no_devices_and_nothing_breaks() {
         assert_eq!(run(&mut command).trim(), "100 12");
     }
 }
+
+#[test]
+fn functions_that_the_tables_do_not_know_are_passed_on_or_refused_as_the_container_is_configured() {
+    let dir = scratch();
+    let future = program("future.c", dir.path(), &[]);
+    let strict = divvy_shm::DeviceConfig { enforcement: divvy_shm::Enforcement::Strict, ..device([0; 16], 1 << 30) };
+    let said = |container: &Container| run(&mut container.command(&future, echo::drivers()));
+    let lenient = Container::new(vec![device([0; 16], 1 << 30)]);
+    // Above all, a new form is never mistaken for the old one.
+    assert_eq!(said(&lenient).trim(), "dlsym 77, lookup 0 0 77, newer form 0 0 79");
+    assert_eq!(said(&Container::new(vec![strict])).trim(), "dlsym 0, lookup 500 1 0, newer form 500 1 0");
+}

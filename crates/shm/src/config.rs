@@ -56,13 +56,22 @@ pub enum Enforcement {
     Audit = 1,
     /// Nothing is intercepted beyond counting.
     Off = 2,
+    /// It is held, and functions of the driver that could allocate or launch and that nobody knows are refused.
+    Strict = 3,
 }
 
 impl Enforcement {
+    /// Is a limit held?
+    #[must_use]
+    pub fn holds(self) -> bool {
+        matches!(self, Enforcement::Enforce | Enforcement::Strict)
+    }
+
     pub(crate) fn from_raw(raw: u32) -> Enforcement {
         match raw {
             1 => Enforcement::Audit,
             2 => Enforcement::Off,
+            3 => Enforcement::Strict,
             // An unknown mode of a newer agent is held rather than let go.
             _ => Enforcement::Enforce,
         }

@@ -16,6 +16,7 @@ pub mod certificate;
 mod patch;
 pub mod registration;
 pub mod routes;
+pub mod serve;
 pub mod settings;
 
 pub use settings::Settings;

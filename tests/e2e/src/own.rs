@@ -12,10 +12,32 @@ pub fn agent() -> anyhow::Result<PathBuf> {
     once(&BUILT, || Ok(build("divvy-agent", &[])?.join("divvy-agent")))
 }
 
+/// The control plane's program.
+pub fn divvy() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    once(&BUILT, || Ok(build("divvy", &[])?.join("divvy")))
+}
+
 /// libdivvy.so.
 pub fn library() -> anyhow::Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     once(&BUILT, || Ok(build("divvy-hook", &[])?.join("libdivvy.so")))
+}
+
+/// A folder with the fake driver's two libraries and its `fake-gpu` tool.
+pub fn fake_driver() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    once(&BUILT, || {
+        let folder = artifacts()?.join("fake-driver");
+        divvy_fakedriver::install::install(&folder)?;
+        Ok(folder)
+    })
+}
+
+/// A CUDA program that does what it is told on its standard input.
+pub fn tenant() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    once(&BUILT, || Ok(build("divvy-fakedriver-cuda", &["--example", "tenant"])?.join("examples/tenant")))
 }
 
 fn once(
@@ -35,6 +57,11 @@ fn build(package: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
         .status()
         .with_context(|| format!("could not build {package}"))?;
     ensure!(status.success(), "could not build {package}");
+    artifacts()
+}
+
+/// Where cargo puts what it builds.
+fn artifacts() -> anyhow::Result<PathBuf> {
     // target/PROFILE/deps/TEST-HASH is this very program.
     let own = std::env::current_exe()?;
     own.ancestors().nth(2).map(PathBuf::from).context("a test that lies nowhere")

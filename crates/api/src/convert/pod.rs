@@ -12,7 +12,7 @@ use divvy_core::resources::{ContainerRequest, Resources};
 use divvy_core::time::Time;
 use divvy_core::volume::{Disk, VolumeUse};
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{labels, resources, selector};
 use crate::wire;
@@ -26,6 +26,8 @@ pub struct PodSeen {
     pub version: String,
     /// Who is to place it.
     pub scheduler: String,
+    /// It is being deleted.
+    pub deleting: bool,
     /// What its `PodScheduled` condition says already.
     pub explained: Option<(String, String)>,
     /// It carries an ask, but one we cannot read.
@@ -55,6 +57,7 @@ pub fn pod(wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
     let explained = wire.status.conditions.iter().find(|c| c.kind == "PodScheduled" && c.status == "False");
     PodSeen {
         version: meta.resource_version,
+        deleting: meta.deletion_timestamp.is_some(),
         scheduler: wire.spec.scheduler_name.clone(),
         explained: explained.map(|c| (c.reason.clone(), c.message.clone())),
         bad_ask,
@@ -71,6 +74,27 @@ pub fn pod(wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
             state,
         },
     }
+}
+
+/// The part of a pod's manifest that says what devices it asks for.
+pub fn manifest(wire: &wire::Pod) -> Value {
+    let container = |c: &wire::Container| {
+        json!({
+            "name": c.name,
+            "restartPolicy": c.restart_policy,
+            "resources": {"limits": c.resources.limits, "requests": c.resources.requests},
+        })
+    };
+    let containers = |list: &[wire::Container]| list.iter().map(container).collect::<Vec<Value>>();
+    json!({
+        "kind": "Pod",
+        "metadata": {"name": wire.metadata.name, "labels": wire.metadata.labels, "annotations": wire.metadata.annotations},
+        "spec": {
+            "schedulerName": wire.spec.scheduler_name,
+            "containers": containers(&wire.spec.containers),
+            "initContainers": containers(&wire.spec.init_containers),
+        },
+    })
 }
 
 fn read<T: serde::de::DeserializeOwned>(text: Option<&String>) -> (Option<T>, Option<String>) {

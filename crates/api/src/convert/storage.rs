@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use divvy_core::id::{Namespace, NodeName};
 use divvy_core::keys;
-use divvy_core::labels::Selector;
+use divvy_core::snapshot::DisruptionBudget;
 use divvy_core::units::Bytes;
 use divvy_core::volume::{Claim, ClaimKey, StorageCapacity, StorageClass, Volume};
 use k8s_openapi::api::core::v1::PersistentVolumeSpec;
@@ -110,28 +110,12 @@ pub fn capacity(wire: wire::StorageCapacity) -> StorageCapacity {
 }
 
 /// A disruption budget.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Budget {
-    /// Its namespace.
-    pub namespace: Namespace,
-    /// Its name.
-    pub name: Arc<str>,
-    /// The pods it protects; absent protects none.
-    pub selector: Option<Selector>,
-    /// How many of them may go now.
-    pub allowed: u32,
-    /// Names of pods that were let go already.
-    pub going: BTreeSet<Arc<str>>,
-}
-
-/// A disruption budget.
-pub fn budget(wire: wire::DisruptionBudget) -> Budget {
-    Budget {
+pub fn budget(wire: wire::DisruptionBudget) -> DisruptionBudget {
+    DisruptionBudget {
         namespace: Namespace::from(wire.metadata.namespace),
         name: wire.metadata.name.into(),
         selector: wire.spec.selector.map(selector::selector),
         allowed: u32::try_from(wire.status.disruptions_allowed).unwrap_or(0),
-        going: wire.status.disrupted_pods.into_keys().map(Arc::from).collect(),
     }
 }
 

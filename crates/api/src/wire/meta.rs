@@ -19,6 +19,8 @@ pub struct Meta {
     pub uid: String,
     /// Its version.
     pub resource_version: String,
+    /// How often what people want of it changed.
+    pub generation: i64,
     /// Its labels.
     #[serde(deserialize_with = "or_default")]
     pub labels: BTreeMap<String, String>,

@@ -177,9 +177,6 @@ pub struct DisruptionBudgetSpec {
 pub struct DisruptionBudgetStatus {
     /// So many.
     pub disruptions_allowed: i32,
-    /// Already on their way, by name.
-    #[serde(deserialize_with = "or_default")]
-    pub disrupted_pods: BTreeMap<String, Value>,
 }
 
 /// A PriorityClass.

@@ -13,6 +13,11 @@ fn check_flags(flags: u32) -> Answer {
     if flags & !FLAGS != 0 || (flags & 7) == 3 || (flags & 7) > 4 { Err(Error::INVALID_VALUE) } else { Ok(()) }
 }
 
+/// The primary context of a device, made if it is not there, retained or not.
+pub(crate) fn primary(pctx: *mut u64, dev: i32) -> Answer {
+    cuDevicePrimaryCtxRetain(pctx, dev)
+}
+
 pub(crate) fn cuDevicePrimaryCtxRetain(pctx: *mut u64, dev: i32) -> Answer {
     let (mut process, index, _) = on_device(dev)?;
     if pctx.is_null() {

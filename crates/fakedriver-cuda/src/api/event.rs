@@ -2,8 +2,8 @@
 
 use crate::abi::{Answer, Error};
 use crate::call::put;
-use crate::engine::Work;
-use crate::process::{self, enter};
+use crate::op::Op;
+use crate::process::{self, Process, enter};
 
 const DISABLE_TIMING: u32 = 2;
 
@@ -43,16 +43,24 @@ fn record(event: u64, stream: u64, flags: u32) -> Answer {
     if of_stream != of_event {
         return Err(Error::INVALID_HANDLE);
     }
-    let mut mark = process.engine.mark(stream);
-    mark.number += 1;
-    let number = process.events.record(event, mark);
-    process.submit(stream, Work::Record(event, number), Vec::new());
-    Ok(())
+    process.enqueue(stream, Op::Record(event))
+}
+
+/// An event that was recorded in a capture cannot be asked about.
+fn not_captured(process: &mut Process, event: u64) -> Result<u64, Error> {
+    let known = process.events.get(event).ok_or(Error::INVALID_HANDLE)?;
+    let (context, captured) = (known.context, known.captured.is_some());
+    if captured {
+        let spoiled: Vec<_> = process.graphs.captures.values_mut().collect();
+        spoiled.into_iter().for_each(|c| c.invalid = true);
+        return Err(Error::CAPTURED_EVENT);
+    }
+    Ok(context)
 }
 
 pub(crate) fn cuEventQuery(hEvent: u64) -> Answer {
     let mut process = enter()?;
-    let context = process.events.get(hEvent).ok_or(Error::INVALID_HANDLE)?.context;
+    let context = not_captured(&mut process, hEvent)?;
     process.step(divvy_fakedriver::sys::now());
     process.usable(context)?;
     let reached = process.events.get(hEvent).is_some_and(|e| e.is_reached());
@@ -61,9 +69,9 @@ pub(crate) fn cuEventQuery(hEvent: u64) -> Answer {
 
 pub(crate) fn cuEventSynchronize(hEvent: u64) -> Answer {
     let mut process = enter()?;
-    let context = process.events.get(hEvent).ok_or(Error::INVALID_HANDLE)?.context;
+    let context = not_captured(&mut process, hEvent)?;
     process.usable(context)?;
-    let broke = move |p: &process::Process| p.contexts.get(&context).is_none_or(|c| c.error.is_some());
+    let broke = move |p: &Process| p.contexts.get(&context).is_none_or(|c| c.error.is_some());
     let (mut process, ()) =
         process::wait(process, |p| (broke(p) || p.events.get(hEvent).is_none_or(|e| e.is_reached())).then_some(()));
     process.usable(context)

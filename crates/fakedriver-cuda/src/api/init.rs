@@ -41,6 +41,9 @@ pub(crate) fn cuGetErrorString(error_code: u32, pStr: *mut *const c_char) -> Ans
 fn find(name: *const c_char, place: *mut *mut c_void, version: i32, flags: u64) -> Result<(), Missing> {
     const PER_THREAD: u64 = 2;
     let found = lookup(&text(name).unwrap_or_default(), version, flags & PER_THREAD != 0);
+    if crate::call::tracing() {
+        eprintln!("fake driver: lookup {:?} {version} {flags}: {:?}", text(name), found.map(|s| s.name));
+    }
     offer(place, found.map_or(std::ptr::null_mut(), |s| s.address.0.cast_mut().cast()));
     found.map(drop)
 }

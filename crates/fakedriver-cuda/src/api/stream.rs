@@ -1,9 +1,11 @@
 //! Streams: their life, order between them, words they wait for and write, functions they call.
 
-use crate::abi::{Answer, CUstreamBatchMemOpParams, Error};
-use crate::call::{array, put};
-use crate::engine::{StreamId, Until, Work};
-use crate::process::{self, Process, enter};
+use crate::abi::{Answer, CUstreamAttrValue_v1, CUstreamBatchMemOpParams, Error};
+use crate::call::{array, get, put};
+use crate::engine::{StreamId, Work};
+use crate::memory::On;
+use crate::op::Op;
+use crate::process::{self, enter};
 
 /// The highest priority; the lowest is 0.
 pub(crate) const HIGHEST: i32 = -5;
@@ -71,6 +73,7 @@ pub(crate) fn cuStreamQuery(hStream: u64) -> Answer {
     let mut process = enter()?;
     let id = process.resolve_stream(hStream)?;
     process.step(divvy_fakedriver::sys::now());
+    process.guard_wait(id)?;
     let id = process.resolve_stream(if hStream <= 2 { hStream } else { id })?;
     if process.engine.is_idle(id) { Ok(()) } else { Err(Error::NOT_READY) }
 }
@@ -82,11 +85,14 @@ pub(crate) fn cuStreamSynchronize(hStream: u64) -> Answer {
 }
 
 /// Waits until everything submitted to a stream so far is done.
-pub(crate) fn synchronize(process: process::Locked, id: StreamId) -> Result<process::Locked, Error> {
-    let context = process.engine.stream(id).ok_or(Error::INVALID_HANDLE)?.context;
+pub(crate) fn synchronize(mut process: process::Locked, id: StreamId) -> Result<process::Locked, Error> {
+    let (context, unit) = process.engine.stream(id).map(|s| (s.context, s.unit)).ok_or(Error::INVALID_HANDLE)?;
+    process.guard_wait(id)?;
     let mark = process.engine.mark(id);
     let (mut process, ()) = process::wait(process, |p| p.engine.is_done(mark).then_some(()));
     process.usable(context)?;
+    let (machine, seat) = (process.machine, process.seat);
+    process.memory.release_beyond_thresholds(&On { machine, seat: &seat, unit, context });
     Ok(process)
 }
 
@@ -96,11 +102,11 @@ pub(crate) fn cuStreamWaitEvent(hStream: u64, hEvent: u64, Flags: u32) -> Answer
     if Flags > 1 {
         return Err(Error::INVALID_VALUE);
     }
-    let event = process.events.get(hEvent).ok_or(Error::INVALID_HANDLE)?;
-    if let Some(mark) = event.mark.filter(|_| !event.is_reached()) {
-        process.submit(id, Work::Nothing, vec![mark]);
+    process.events.get(hEvent).ok_or(Error::INVALID_HANDLE)?;
+    if process.graphs.has_captures() && process.await_captured(id, hEvent)? {
+        return Ok(());
     }
-    Ok(())
+    process.enqueue(id, Op::Await(hEvent))
 }
 
 pub(crate) fn cuLaunchHostFunc(hStream: u64, function: u64, userData: *mut core::ffi::c_void) -> Answer {
@@ -109,8 +115,7 @@ pub(crate) fn cuLaunchHostFunc(hStream: u64, function: u64, userData: *mut core:
     if function == 0 {
         return Err(Error::INVALID_VALUE);
     }
-    process.submit(id, Work::Call { function, data: userData as u64, callback_of: None }, Vec::new());
-    Ok(())
+    process.enqueue(id, Op::Host { function, data: userData as u64 })
 }
 
 pub(crate) fn cuStreamAddCallback(hStream: u64, callback: u64, userData: *mut core::ffi::c_void, flags: u32) -> Answer {
@@ -119,87 +124,34 @@ pub(crate) fn cuStreamAddCallback(hStream: u64, callback: u64, userData: *mut co
     if callback == 0 || flags != 0 {
         return Err(Error::INVALID_VALUE);
     }
-    process.submit(
-        id,
-        Work::Call { function: callback, data: userData as u64, callback_of: Some(hStream) },
-        Vec::new(),
-    );
-    Ok(())
-}
-
-/// What the low bits of a wait's flags mean.
-fn until(flags: u32) -> Result<Until, Error> {
-    const FLUSH: u32 = 1 << 30;
-    Ok(match flags & !FLUSH {
-        0 => Until::AtLeast,
-        1 => Until::Equal,
-        2 => Until::And,
-        3 => Until::Nor,
-        _ => return Err(Error::INVALID_VALUE),
-    })
-}
-
-/// The work of waiting for a word, if the address is one the device can see.
-fn wait_work(process: &Process, address: u64, wide: bool, value: u64, flags: u32) -> Result<Work, Error> {
-    let until = until(flags)?;
-    check_word(process, address, wide)?;
-    Ok(Work::Wait { address, wide, value, until })
-}
-
-fn check_word(process: &Process, address: u64, wide: bool) -> Answer {
-    let size = if wide { 8 } else { 4 };
-    if !address.is_multiple_of(size) || !process.memory.is_watchable(address, size) {
-        Err(Error::INVALID_VALUE)
-    } else {
-        Ok(())
-    }
-}
-
-fn write_work(process: &Process, address: u64, wide: bool, value: u64, flags: u32) -> Result<Work, Error> {
-    if flags & !1 != 0 {
-        return Err(Error::INVALID_VALUE);
-    }
-    check_word(process, address, wide)?;
-    Ok(Work::Instant(Box::new(move |p: &mut Process| p.memory.write_word(address, wide, value))))
-}
-
-fn submit_one(stream: u64, make: impl FnOnce(&Process) -> Result<Work, Error>) -> Answer {
-    let mut process = enter()?;
-    let id = process.resolve_stream(stream)?;
-    let work = make(&process)?;
+    process.guard_wait(id)?;
+    let work = Work::Call { function: callback, data: userData as u64, callback_of: Some(hStream) };
     process.submit(id, work, Vec::new());
     Ok(())
 }
 
+/// One memory operation in a stream.
+fn word(stream: u64, operation: u32, address: u64, value: u64, flags: u32) -> Answer {
+    let mut process = enter()?;
+    let id = process.resolve_stream(stream)?;
+    let op = CUstreamBatchMemOpParams { operation, flags: 0, address, value, more_flags: flags, alias: 0, pad: 0 };
+    process.enqueue(id, Op::Words(vec![op]))
+}
+
 pub(crate) fn cuStreamWaitValue32_v2(stream: u64, addr: u64, value: u32, flags: u32) -> Answer {
-    submit_one(stream, |p| wait_work(p, addr, false, value.into(), flags))
+    word(stream, 1, addr, value.into(), flags)
 }
 
 pub(crate) fn cuStreamWaitValue64_v2(stream: u64, addr: u64, value: u64, flags: u32) -> Answer {
-    submit_one(stream, |p| wait_work(p, addr, true, value, flags))
+    word(stream, 4, addr, value, flags)
 }
 
 pub(crate) fn cuStreamWriteValue32_v2(stream: u64, addr: u64, value: u32, flags: u32) -> Answer {
-    submit_one(stream, |p| write_work(p, addr, false, value.into(), flags))
+    word(stream, 2, addr, value.into(), flags)
 }
 
 pub(crate) fn cuStreamWriteValue64_v2(stream: u64, addr: u64, value: u64, flags: u32) -> Answer {
-    submit_one(stream, |p| write_work(p, addr, true, value, flags))
-}
-
-/// The works a batch of memory operations stands for.
-pub(crate) fn batch_works(process: &Process, operations: &[CUstreamBatchMemOpParams]) -> Result<Vec<Work>, Error> {
-    operations
-        .iter()
-        .map(|op| match op.operation {
-            1 => wait_work(process, op.address, false, op.value & 0xffff_ffff, op.more_flags),
-            4 => wait_work(process, op.address, true, op.value, op.more_flags),
-            2 => write_work(process, op.address, false, op.value & 0xffff_ffff, op.more_flags),
-            5 => write_work(process, op.address, true, op.value, op.more_flags),
-            3 | 6 => Ok(Work::Nothing),
-            _ => Err(Error::INVALID_VALUE),
-        })
-        .collect()
+    word(stream, 5, addr, value, flags)
 }
 
 pub(crate) fn cuStreamBatchMemOp_v2(
@@ -214,8 +166,45 @@ pub(crate) fn cuStreamBatchMemOp_v2(
         return Err(Error::INVALID_VALUE);
     }
     let operations = array(paramArray, count as usize)?;
-    for work in batch_works(&process, &operations)? {
-        process.submit(id, work, Vec::new());
+    process.enqueue(id, Op::Words(operations))
+}
+
+const PRIORITY: u32 = 8;
+
+pub(crate) fn cuStreamGetAttribute(hStream: u64, attr: u32, value_out: *mut CUstreamAttrValue_v1) -> Answer {
+    let mut process = enter()?;
+    let id = process.resolve_stream(hStream)?;
+    let mut value = [0; 8];
+    match attr {
+        PRIORITY => {
+            let priority = process.engine.stream(id).map_or(0, |s| s.priority);
+            value[0] = u64::from(priority.cast_unsigned());
+        }
+        1 | 3 | 9 | 10 => {}
+        _ => return Err(Error::INVALID_VALUE),
     }
+    put(value_out, CUstreamAttrValue_v1 { value })
+}
+
+pub(crate) fn cuStreamSetAttribute(hStream: u64, attr: u32, value: *const CUstreamAttrValue_v1) -> Answer {
+    let mut process = enter()?;
+    let id = process.resolve_stream(hStream)?;
+    let wanted = get(value)?;
+    match attr {
+        PRIORITY => {
+            let priority = (wanted.value[0] as u32).cast_signed();
+            process.engine.set_priority(id, priority.clamp(HIGHEST, 0));
+            Ok(())
+        }
+        1 | 3 | 9 | 10 => Ok(()),
+        _ => Err(Error::INVALID_VALUE),
+    }
+}
+
+pub(crate) fn cuStreamCopyAttributes(dst: u64, src: u64) -> Answer {
+    let mut process = enter()?;
+    let (to, from) = (process.resolve_stream(dst)?, process.resolve_stream(src)?);
+    let priority = process.engine.stream(from).map_or(0, |s| s.priority);
+    process.engine.set_priority(to, priority);
     Ok(())
 }

@@ -15,8 +15,17 @@ pub(crate) struct Backing {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) address: u64,
-    /// Whether the bytes are only there if we put them there (device memory), or always (host, managed, mapped).
-    tracked: bool,
+    /// Whether bytes are there only if we put them there (device memory), or in any case (host, managed, mapped).
+    zero_until_written: bool,
+    /// Whether what is written counts against the budget.
+    counted: bool,
+}
+
+impl Place {
+    /// The same place, some bytes on.
+    pub(crate) fn plus(self, bytes: u64) -> Self {
+        Self { address: self.address + bytes, ..self }
+    }
 }
 
 impl Backing {
@@ -24,7 +33,7 @@ impl Backing {
         Self { written: HashSet::new(), budget: (budget / GRAIN).max(1) as usize }
     }
 
-    fn is_written(&self, address: u64) -> bool {
+    pub(super) fn is_written(&self, address: u64) -> bool {
         self.written.contains(&(address / GRAIN))
     }
 
@@ -36,6 +45,9 @@ impl Backing {
 
     /// The bytes of whole grains are no longer needed.
     pub(crate) fn forget(&mut self, base: u64, size: u64) {
+        if self.written.is_empty() {
+            return;
+        }
         for grain in base / GRAIN..(base + size) / GRAIN {
             if self.written.remove(&grain) {
                 // SAFETY: a grain of our own reservation that nothing is allocated in any more.
@@ -55,8 +67,11 @@ impl Backing {
 impl Memory {
     /// What an address is for a copy.
     pub(crate) fn place(&self, address: u64) -> Place {
-        let tracked = self.find(address).is_some_and(|r| matches!(r.kind, Kind::Linear));
-        Place { address, tracked }
+        let kind = self.find(address).map(|r| r.kind);
+        let plain = matches!(kind, Some(Kind::Linear | Kind::Pooled { .. } | Kind::Array | Kind::Graph));
+        // Exported memory may be written by others.
+        let alone = plain && !self.is_shared(address);
+        Place { address, zero_until_written: alone, counted: plain || matches!(kind, Some(Kind::Mapped { .. })) }
     }
 
     /// Copies bytes. What was never written reads as zero; what the budget has no room for is dropped.
@@ -64,12 +79,10 @@ impl Memory {
         let mut done = 0;
         while done < size {
             let (target, source) = (to.address + done, from.address + done);
-            let left_in = |place: &Place, at: u64| if place.tracked { GRAIN - at % GRAIN } else { u64::MAX };
+            let left_in = |place: &Place, at: u64| if place.counted { GRAIN - at % GRAIN } else { u64::MAX };
             let piece = (size - done).min(left_in(&to, target)).min(left_in(&from, source));
-            let empty = from.tracked && !self.backing.is_written(source);
-            let skip =
-                to.tracked && (if empty { !self.backing.is_written(target) } else { !self.backing.admit(target) });
-            if !skip {
+            let empty = from.zero_until_written && !self.backing.is_written(source);
+            if !self.is_skipped(&to, target, empty) {
                 // SAFETY: both ranges are the program's or ours, valid by the driver's contract with its callers; they may overlap.
                 unsafe {
                     if empty {
@@ -83,6 +96,15 @@ impl Memory {
         }
     }
 
+    /// Whether a write changes nothing (zeros where nothing was written) or has no room.
+    fn is_skipped(&mut self, to: &Place, target: u64, zeros: bool) -> bool {
+        if zeros && to.zero_until_written {
+            !self.backing.is_written(target)
+        } else {
+            to.counted && !self.backing.admit(target)
+        }
+    }
+
     /// Fills a row with a value of 1, 2 or 4 bytes.
     pub(crate) fn fill(&mut self, to: Place, value: u32, element: u64, count: u64) {
         let pattern = value.to_ne_bytes();
@@ -90,19 +112,15 @@ impl Memory {
         let size = element * count;
         while done < size {
             let target = to.address + done;
-            let piece = (size - done).min(if to.tracked { GRAIN - target % GRAIN } else { u64::MAX });
-            let skip =
-                to.tracked && (if value == 0 { !self.backing.is_written(target) } else { !self.backing.admit(target) });
-            if !skip {
+            let piece = (size - done).min(if to.counted { GRAIN - target % GRAIN } else { u64::MAX });
+            if !self.is_skipped(&to, target, value == 0) {
                 // SAFETY: the range is the program's or ours, valid by the driver's contract with its callers.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(target as *mut u8, piece as usize) };
                 if element == 1 || value == 0 {
                     bytes.fill(pattern[0]);
                 } else {
-                    bytes
-                        .iter_mut()
-                        .enumerate()
-                        .for_each(|(i, b)| *b = pattern[(done as usize + i) % element as usize]);
+                    let at = |i: usize| pattern[(done as usize + i) % element as usize];
+                    bytes.iter_mut().enumerate().for_each(|(i, b)| *b = at(i));
                 }
             }
             done += piece;
@@ -117,7 +135,7 @@ impl Memory {
             return Err(Error::LAUNCH_FAILED);
         }
         let place = self.place(address);
-        if place.tracked && !self.backing.admit(address) {
+        if place.counted && !self.backing.admit(address) {
             return Ok(());
         }
         // SAFETY: the address lies in a region we know; others may read the word meanwhile, hence volatile.

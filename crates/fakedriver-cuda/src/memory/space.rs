@@ -48,6 +48,22 @@ impl FreeList {
         Some(start)
     }
 
+    /// Takes a certain range, if it is free.
+    pub(crate) fn take_at(&mut self, start: u64, size: u64) -> bool {
+        let Some((&free, &length)) = self.by_start.range(..=start).next_back() else { return false };
+        if free + length < start + size {
+            return false;
+        }
+        self.drop_range(free, length);
+        if start > free {
+            self.add(free, start - free);
+        }
+        if free + length > start + size {
+            self.add(start + size, free + length - start - size);
+        }
+        true
+    }
+
     pub(crate) fn largest(&self) -> u64 {
         self.by_size.last().map_or(0, |&(size, _)| size)
     }
@@ -100,5 +116,12 @@ impl Space {
 
     pub(crate) fn give(&mut self, start: u64, size: u64) {
         self.free.add(start, size);
+    }
+
+    pub(crate) fn take_at(&mut self, start: u64, size: u64) -> bool {
+        if self.range == (0, 0) {
+            self.reserve();
+        }
+        self.free.take_at(start, size)
     }
 }

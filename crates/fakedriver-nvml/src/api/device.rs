@@ -9,18 +9,18 @@ use crate::call::{card, device, device_even_lost, get, handle, machine, put, put
 
 pub(crate) fn nvmlDeviceGetCount(deviceCount: *mut u32) -> Answer {
     let machine = machine()?;
-    let present = (0..machine.spec.cards.len()).filter(|&c| !machine.is_lost(c)).count();
+    let present = machine.reachable().into_iter().filter(|&c| !machine.is_lost(c)).count();
     put(deviceCount, u32::try_from(present).unwrap_or(0))
 }
 
 pub(crate) fn nvmlDeviceGetCount_v2(deviceCount: *mut u32) -> Answer {
     let machine = machine()?;
-    put(deviceCount, u32::try_from(machine.spec.cards.len()).unwrap_or(0))
+    put(deviceCount, u32::try_from(machine.reachable().len()).unwrap_or(0))
 }
 
 /// Gives a card's handle, or says that it is lost.
 fn give(machine: &Machine, found: Option<usize>, missing: Error, place: *mut u64) -> Answer {
-    let card = found.ok_or(missing)?;
+    let card = found.filter(|card| machine.reachable().contains(card)).ok_or(missing)?;
     if place.is_null() {
         return Err(Error::INVALID_ARGUMENT);
     }
@@ -36,8 +36,7 @@ pub(crate) fn nvmlDeviceGetHandleByIndex(index: u32, device: *mut u64) -> Answer
 
 pub(crate) fn nvmlDeviceGetHandleByIndex_v2(index: u32, device: *mut u64) -> Answer {
     let machine = machine()?;
-    let index = index as usize;
-    give(machine, (index < machine.spec.cards.len()).then_some(index), Error::INVALID_ARGUMENT, device)
+    give(machine, machine.reachable().get(index as usize).copied(), Error::INVALID_ARGUMENT, device)
 }
 
 pub(crate) fn nvmlDeviceGetHandleBySerial(serial: *const c_char, device: *mut u64) -> Answer {
@@ -89,8 +88,9 @@ pub(crate) fn nvmlDeviceGetHandleByPciBusId_v2(pciBusId: *const c_char, device: 
 }
 
 pub(crate) fn nvmlDeviceGetIndex(device: u64, index: *mut u32) -> Answer {
-    let (_, unit) = self::device(device)?;
-    let number = unit.instance_index().unwrap_or(unit.card_index());
+    let (machine, unit) = self::device(device)?;
+    let place = |card: usize| machine.reachable().iter().position(|&c| c == card).unwrap_or(card);
+    let number = unit.instance_index().unwrap_or_else(|| place(unit.card_index()));
     put(index, u32::try_from(number).unwrap_or(0))
 }
 

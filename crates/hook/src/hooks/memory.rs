@@ -112,5 +112,5 @@ fn give_back(address: u64, go: impl Fn() -> CUresult) -> CUresult {
 pub(crate) fn impossible(bytes: u64) -> Option<CUresult> {
     let Account::Of(member, device, _) = books::current() else { return None };
     let limit = member.gate.limits(device)?;
-    (limit.enforcement == divvy_shm::Enforcement::Enforce && bytes > limit.memory).then_some(OUT_OF_MEMORY)
+    (limit.enforcement.holds() && bytes > limit.memory).then_some(OUT_OF_MEMORY)
 }

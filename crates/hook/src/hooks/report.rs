@@ -1,7 +1,5 @@
 //! What a program is told about memory: the container's, in every place that says something about it.
 
-use divvy_shm::Enforcement;
-
 use super::{Out, pool};
 use crate::books::{self, Account};
 use crate::cuda::real;
@@ -32,7 +30,7 @@ fn story(limit: u64, used: u64, card: Memory) -> Memory {
 /// What the container is shown of a card.
 pub(crate) fn seen(member: Member, device: usize, card: Memory) -> Memory {
     match member.gate.limits(device) {
-        Some(limits) if limits.enforcement == Enforcement::Enforce && !limits.whole_card => {
+        Some(limits) if limits.enforcement.holds() && !limits.whole_card => {
             story(limits.memory, member.ledger.used(device), card)
         }
         _ => card,

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::sync::OnceLock;
 
 use divvy_shm::map::Guarded;
@@ -83,6 +83,27 @@ pub(crate) fn run(command: &mut Command) -> String {
         text(&output.stderr)
     );
     text(&output.stdout)
+}
+
+/// A program that is killed when the test is over, whichever way it ends.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Running {
+    /// Kills it and waits until it is gone.
+    pub(crate) fn end(mut self) {
+        self.kill();
+    }
+
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }
 
 /// How a program ended and what it wrote.

@@ -15,9 +15,14 @@ use serde_json::{Value, json};
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// An image that says it wants to see every card.
 pub(crate) const GREEDY: &str = "divvy.test/greedy:1";
+/// An image with a CUDA program (`tenant`) that does what it is told.
+pub(crate) const CUDA: &str = "divvy.test/cuda:1";
 /// Cards of the node.
 pub(crate) const CARDS: [&str; 2] =
     ["GPU-00000000-0000-4000-8000-000000000000", "GPU-00000000-0000-4000-8000-000000000001"];
+/// The machine that the fake driver simulates. Shares are held, so time is simulated too.
+const MACHINE: &str = "H200 memory=100GiB uuid=GPU-00000000-0000-4000-8000-000000000000; \
+    H200 memory=100GiB uuid=GPU-00000000-0000-4000-8000-000000000001";
 
 /// A cluster with one node and the agent on it.
 pub(crate) struct Site {
@@ -36,21 +41,23 @@ impl Site {
     fn start() -> Site {
         let cluster = Cluster::start(Options::with_node()).unwrap();
         let node = &cluster.nodes()[0];
-        let gpus = cluster.folder().join("gpus.yaml");
-        fs::write(&gpus, "gpus: [{model: NVIDIA-H200, count: 2, memory: 100GiB, nvlink: true}]").unwrap();
         let kubeconfig = cluster.kubeconfig().display();
         let words = vec![
             "env".to_owned(),
             format!("KUBECONFIG={kubeconfig}"),
             "DIVVY_LOG=info,divvy_agent=debug".to_owned(),
+            "FAKE_GPU_STATE=/run/fake-gpu".to_owned(),
+            format!("FAKE_GPU_CONFIG={MACHINE}"),
             own::agent().unwrap().display().to_string(),
             "run".to_owned(),
             format!("--node={}", node.name()),
-            format!("--gpus={}", gpus.display()),
+            format!("--fake-driver={}", own::fake_driver().unwrap().display()),
             format!("--library={}", own::library().unwrap().display()),
         ];
         let greedy = Image::busybox().unwrap().env("NVIDIA_VISIBLE_DEVICES", "all");
         cluster.offer_image(GREEDY, &greedy).unwrap();
+        let cuda = Image::busybox().unwrap().program("/bin/tenant", &own::tenant().unwrap()).unwrap();
+        cluster.offer_image(CUDA, &cuda).unwrap();
         let agent = node.program("agent", words);
         agent.start().unwrap();
         let site = Site { cluster, agent, namespaces: 0 };
@@ -120,6 +127,12 @@ impl Site {
         let word = |v: &Value| v.as_str().unwrap().to_owned();
         let ids = |v: &Value| v["-1"].as_array().unwrap().iter().map(word).collect();
         entries.iter().map(|e| ((word(&e["PodUID"]), word(&e["ContainerName"])), ids(&e["DeviceIDs"]))).collect()
+    }
+
+    /// Tells the CUDA program in a container what to do; its answers.
+    pub(crate) fn tenant(&self, kubectl: &Kubectl, pod: &str, commands: &str) -> Vec<String> {
+        let words = ["exec", "-i", pod, "--", "tenant"];
+        kubectl.feed(&words, commands).unwrap().lines().map(str::to_owned).collect()
     }
 
     /// What the agent said.

@@ -3,7 +3,7 @@
 use divvy_e2e::{Kubectl, eventually};
 use serde_json::{Value, json};
 
-use super::kit::{CARDS, GREEDY, SOON, pod, site, slice, uid};
+use super::kit::{CARDS, CUDA, GREEDY, SOON, pod, site, slice, uid};
 
 const SHOW: &str = "env | grep NVIDIA_VISIBLE; sleep 3600";
 
@@ -149,4 +149,20 @@ fn bad_grants_are_refused_with_a_sentence_and_the_agent_lives() {
         kubectl.wait("pod", name, SOON, waiting).unwrap();
     }
     assert!(site.agent.running());
+}
+
+#[test]
+fn a_cuda_program_is_refused_memory_above_its_grant_and_sees_its_slice() {
+    let mut site = site();
+    let kubectl = site.namespace();
+    let mut cuda = pod("cuda", &[("main", "main", vec![slice(CARDS[1], 4096, 1000)], "sleep 3600")]);
+    cuda["spec"]["containers"][0]["image"] = json!(CUDA);
+    kubectl.create(&cuda.to_string()).unwrap();
+    kubectl.wait_phase("cuda", "Running", SOON).unwrap();
+    let said = site.tenant(&kubectl, "cuda", "ctx 0\ninfo\nalloc 3221225472\nalloc 1073741825\nalloc 4096\nquit\n");
+    let total = format!(" {}", 4096u64 << 20);
+    assert!(said[1].starts_with("ok ") && said[1].ends_with(&total), "cuMemGetInfo shows the slice: {said:?}");
+    assert!(said[2].starts_with("ok "), "3 GiB of 4 fit: {said:?}");
+    assert_eq!(said[3], "error 2", "a byte above the fourth does not: {said:?}");
+    assert!(said[4].starts_with("ok "), "but a page does: {said:?}");
 }

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use super::{Part, Settings};
 use crate::edits::{ContainerEdits, DeviceNode, Mount};
 
-/// The environment variable by which the fake driver finds its simulated cards.
-const FAKE_STATE: &str = "DIVVY_FAKE_STATE";
-/// Where a container finds them.
-const FAKE_STATE_INSIDE: &str = "/run/divvy-fake";
+/// Where the fake driver looks for its simulated cards when nothing else is said.
+const FAKE_STATE_INSIDE: &str = "/run/fake-gpu";
+/// Where the fake driver looks for a node of each card a container was given.
+const FAKE_NODES: &str = "/dev/fake-gpu";
+/// Folders in which one loader or the other looks for libraries by default.
+const FAKE_LIBRARY_DIRS: [&str; 2] = ["/usr/lib", "/usr/lib64"];
 
 /// Folders in which distributions keep the driver's libraries.
 const LIBRARY_DIRS: &[&str] =
@@ -83,10 +85,17 @@ impl Files {
             Files::Fake { libraries, state } => {
                 let mut edits = ContainerEdits::default();
                 for library in ["libcuda.so.1", "libnvidia-ml.so.1"] {
-                    edits.mounts.push(Mount::read_only(libraries.join(library), format!("/usr/lib/{library}")));
+                    let host = libraries.join(library);
+                    edits
+                        .mounts
+                        .extend(FAKE_LIBRARY_DIRS.map(|dir| Mount::read_only(&host, format!("{dir}/{library}"))));
                 }
                 edits.mounts.push(Mount::writable(state, FAKE_STATE_INSIDE));
-                edits.env.insert(FAKE_STATE.into(), FAKE_STATE_INSIDE.into());
+                let node = |part: &Part<'_>| DeviceNode {
+                    host: "/dev/null".into(),
+                    container: Path::new(FAKE_NODES).join(part.device.id.as_str()),
+                };
+                edits.devices = parts.iter().map(node).collect();
                 Ok(edits)
             }
         }

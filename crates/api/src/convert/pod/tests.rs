@@ -1,7 +1,6 @@
 use divvy_core::node::Effect;
 use divvy_core::pod::TolerationValue;
 use divvy_core::units::Bytes;
-use serde_json::json;
 
 use super::*;
 

@@ -1,0 +1,103 @@
+//! `divvy scheduler`.
+
+use std::time::Duration;
+
+use divvy_cluster::change::{Feed, PodReader, watches};
+use divvy_cluster::lease::{self, Standing};
+use divvy_cluster::{Failure, KubeEffects};
+use divvy_scheduler::metrics::Metrics;
+use divvy_scheduler::run::{Options, Scheduler, always_leading, channel};
+use tokio::sync::watch;
+
+use crate::flags::{Common, Service};
+
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(flatten)]
+    pub(crate) scheduler: SchedulerFlags,
+}
+
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct SchedulerFlags {
+    /// The name pods ask for us by
+    #[arg(long, default_value = divvy_core::keys::SCHEDULER)]
+    scheduler_name: String,
+    /// Lead without asking: for a single replica and for tests
+    #[arg(long)]
+    no_leader_election: bool,
+    /// Who we are in the election; the host's name and process id where it is not said
+    #[arg(long, env = "DIVVY_IDENTITY")]
+    identity: Option<String>,
+    /// Binds under way at once
+    #[arg(long, default_value_t = Options::default().at_once)]
+    binds_at_once: usize,
+}
+
+pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
+    let mut service = args.common.service().await?;
+    add(&mut service, &args.common, &args.scheduler);
+    service.run().await
+}
+
+/// Adds the scheduler's tasks.
+pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags) {
+    let stop = service.tasks.stop();
+    let standing = if flags.no_leader_election { always_leading() } else { elect(service, common, flags) };
+    let (to, changes, relist) = channel();
+    let reader = PodReader::default();
+    let feed = Feed { client: service.client.clone(), reader: reader.clone(), relist: relist.subscribe() };
+    for (name, watching) in watches(feed, to) {
+        let stop = stop.clone();
+        service.tasks.add(name, async move {
+            tokio::select! {
+                () = watching => Ok(()),
+                () = stop.requested() => Ok(()),
+            }
+        });
+    }
+    let scheduler = Scheduler {
+        options: Options {
+            name: flags.scheduler_name.clone(),
+            at_once: flags.binds_at_once.max(1),
+            ..Options::default()
+        },
+        effects: KubeEffects::new(service.client.clone(), &flags.scheduler_name),
+        changes,
+        relist,
+        reader,
+        standing,
+        metrics: Metrics::register(&mut service.registry),
+        health: service.health.clone(),
+    };
+    service.tasks.add("scheduler", scheduler.run(stop));
+}
+
+/// Takes part in the election, and gives the lead back at the end.
+fn elect(service: &mut Service, common: &Common, flags: &SchedulerFlags) -> watch::Receiver<Standing> {
+    let (tell, standing) = watch::channel(Standing::Following);
+    let me = flags.identity.clone().unwrap_or_else(identity);
+    let (client, namespace, name) = (service.client.clone(), common.namespace.clone(), flags.scheduler_name.clone());
+    let stop = service.tasks.stop();
+    service.tasks.add("lease", async move {
+        tokio::select! {
+            failed = lease::campaign(client.clone(), &namespace, &name, &me, tell) => failed?,
+            () = stop.requested() => {
+                let resigned = tokio::time::timeout(Duration::from_secs(2), lease::resign(&client, &namespace, &name, &me));
+                match resigned.await {
+                    Ok(Ok(()) | Err(Failure::Gone)) => {}
+                    other => tracing::debug!(?other, "the lease could not be given back"),
+                }
+            }
+        }
+        Ok(())
+    });
+    standing
+}
+
+/// A name no other replica has: the pod's, or the machine's with our process id.
+fn identity() -> String {
+    let host = std::env::var("HOSTNAME").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    format!("{}-{}", host.unwrap_or_default().trim(), std::process::id())
+}

@@ -1,0 +1,134 @@
+//! What the scheduler tells Prometheus.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::world::{Counts, World};
+
+/// What the scheduler tells Prometheus.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    decisions: Family<Outcome, Counter>,
+    attempts: Counter,
+    woken: Counter,
+    evictions: Counter,
+    violations: Counter,
+    lost_events: Counter,
+    leading: Gauge,
+    queue: Family<Stand, Gauge>,
+    oldest: Gauge,
+    free: Family<Model, Gauge>,
+    devices: Family<Model, Gauge>,
+    stranded: Family<Model, Gauge>,
+    seconds: Family<Step, Histogram, fn() -> Histogram>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Stand {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Model {
+    model: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Step {
+    step: &'static str,
+}
+
+fn buckets() -> Histogram {
+    Histogram::new([0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
+}
+
+impl Metrics {
+    /// Registers them.
+    pub fn register(registry: &mut Registry) -> Metrics {
+        let metrics = Metrics {
+            decisions: Family::default(),
+            attempts: Counter::default(),
+            woken: Counter::default(),
+            evictions: Counter::default(),
+            violations: Counter::default(),
+            lost_events: Counter::default(),
+            leading: Gauge::default(),
+            queue: Family::default(),
+            oldest: Gauge::default(),
+            free: Family::default(),
+            devices: Family::default(),
+            stranded: Family::default(),
+            seconds: Family::new_with_constructor(buckets),
+        };
+        let m = &metrics;
+        registry.register("divvy_decisions", "Decisions by outcome", m.decisions.clone());
+        registry.register("divvy_attempts", "Pods that were tried", m.attempts.clone());
+        registry.register("divvy_woken", "Pods woken because a change concerned them", m.woken.clone());
+        registry.register("divvy_evictions", "Pods evicted", m.evictions.clone());
+        registry.register("divvy_audit_violations", "Plans the audit threw away; must stay zero", m.violations.clone());
+        registry.register("divvy_events_lost", "Events not written because there were too many", m.lost_events.clone());
+        registry.register("divvy_leading", "1 while this replica decides", m.leading.clone());
+        registry.register("divvy_queue_pods", "Pods that wait, by state", m.queue.clone());
+        registry.register("divvy_queue_oldest_seconds", "Age of the pod that waits longest", m.oldest.clone());
+        registry.register("divvy_free_thousandths", "Time not promised, by model", m.free.clone());
+        registry.register("divvy_devices", "Devices, by model", m.devices.clone());
+        registry.register(
+            "divvy_stranded_thousandths",
+            "Time not promised on devices that are neither full nor wholly free, by model",
+            m.stranded.clone(),
+        );
+        registry.register("divvy_step_seconds", "Seconds taken by each step", m.seconds.clone());
+        metrics
+    }
+
+    /// A step took so long.
+    pub fn took(&self, step: &'static str, seconds: f64) {
+        self.seconds.get_or_create(&Step { step }).observe(seconds);
+    }
+
+    /// An event could not be written.
+    pub fn lost_event(&self) {
+        self.lost_events.inc();
+    }
+
+    /// Adds what was counted.
+    pub fn add(&self, counts: &Counts) {
+        let outcome = |outcome: &'static str, n: u64| {
+            self.decisions.get_or_create(&Outcome { outcome }).inc_by(n);
+        };
+        outcome("placed", counts.placed);
+        outcome("waits", counts.waits);
+        outcome("bound", counts.bound);
+        outcome("conflict", counts.conflicts);
+        outcome("refused", counts.refused);
+        self.attempts.inc_by(counts.attempts);
+        self.woken.inc_by(counts.woken);
+        self.evictions.inc_by(counts.evictions);
+        self.violations.inc_by(counts.violations);
+    }
+
+    /// Shows where things stand. Walks all nodes: called every few seconds, not per decision.
+    pub fn show(&self, world: &World, leading: bool, now: divvy_core::time::Time) {
+        self.leading.set(i64::from(leading));
+        let standing = world.standing(now);
+        for (state, pods) in standing.pods {
+            self.queue.get_or_create(&Stand { state }).set(pods);
+        }
+        self.oldest.set(standing.oldest_seconds);
+        for (model, sums) in standing.models {
+            let label = Model { model };
+            self.devices.get_or_create(&label).set(sums.devices);
+            self.free.get_or_create(&label).set(sums.free);
+            self.stranded.get_or_create(&label).set(sums.stranded);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The loop around [`World`]: changes in, effects out, many at once.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use divvy_api::convert::PodSeen;
+use divvy_cluster::change::PodReader;
+use divvy_cluster::effect::Target;
+use divvy_cluster::lease::Standing;
+use divvy_cluster::{Change, Effect, Effects, Failure, Kind};
+use divvy_core::time::Time;
+use divvy_service::health::{Condition, Pulse};
+use divvy_service::{Health, Stop};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::metrics::Metrics;
+use crate::world::World;
+
+/// What the scheduler is told at its start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Its name: pods that name it are its to place.
+    pub name: String,
+    /// Binds and evictions under way at once.
+    pub at_once: usize,
+    /// Pods decided before the loop looks at changes again.
+    pub round: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { name: divvy_core::keys::SCHEDULER.into(), at_once: 64, round: 32 }
+    }
+}
+
+/// How often the clock is looked at. Everything urgent comes as an event.
+const TICK: Duration = Duration::from_millis(500);
+/// Metrics that need a walk over all nodes.
+const SHOW: Duration = Duration::from_secs(5);
+/// Changes taken in before anything is decided.
+const GULP: usize = 1024;
+/// Events waiting to be written; more are dropped, oldest first.
+const TALES: usize = 5_000;
+/// Events and conditions being written at once: fewer while binds are under way.
+const TELLING: usize = 8;
+const TELLING_BESIDE: usize = 2;
+
+/// What the loop works with.
+pub struct Scheduler<E> {
+    /// What it is told.
+    pub options: Options,
+    /// Who carries effects out.
+    pub effects: E,
+    /// What changes.
+    pub changes: mpsc::Receiver<Change>,
+    /// Raised to have pods and nodes listed anew.
+    pub relist: watch::Sender<u64>,
+    /// How pods are read.
+    pub reader: PodReader,
+    /// Whether this replica decides.
+    pub standing: watch::Receiver<Standing>,
+    /// What is told to Prometheus.
+    pub metrics: Metrics,
+    /// What is told to Kubernetes' probes.
+    pub health: Health,
+}
+
+enum Done {
+    Effect { effect: Effect, outcome: Result<(), Failure>, seconds: f64 },
+    Look { target: Target, found: Result<Option<PodSeen>, Failure> },
+}
+
+struct Loop<E> {
+    world: World,
+    parts: Scheduler<E>,
+    work: JoinSet<Done>,
+    /// Binds and evictions under way.
+    flying: usize,
+    /// Events and conditions under way, and those that wait for a turn.
+    telling: usize,
+    tales: VecDeque<Effect>,
+    leading: bool,
+    /// The list of pods that must be told before anything is decided: what the leader before us bound last is in it.
+    barrier: Option<u64>,
+    lists: u64,
+    filled: Condition,
+    pulse: Pulse,
+}
+
+/// The time now.
+pub fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl<E: Effects> Scheduler<E> {
+    /// Runs until `stop`.
+    pub async fn run(self, stop: Stop) -> anyhow::Result<()> {
+        let filled = self.health.condition("caches filled");
+        let pulse = self.health.pulse("scheduling", Duration::from_secs(60));
+        let world = World::new(&self.options.name);
+        let work = JoinSet::new();
+        let mut this = Loop {
+            world,
+            parts: self,
+            work,
+            flying: 0,
+            telling: 0,
+            tales: VecDeque::new(),
+            leading: false,
+            barrier: None,
+            lists: 0,
+            filled,
+            pulse,
+        };
+        this.run(stop).await
+    }
+}
+
+impl<E: Effects> Loop<E> {
+    async fn run(&mut self, stop: Stop) -> anyhow::Result<()> {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut shown = Instant::now();
+        let mut gulp = Vec::with_capacity(GULP);
+        let mut standing = self.parts.standing.clone();
+        self.stand(&standing.borrow_and_update().clone());
+        loop {
+            let more = self.may_decide() && self.world.has_awake();
+            tokio::select! {
+                () = stop.requested() => break,
+                Ok(()) = standing.changed() => self.stand(&standing.borrow_and_update().clone()),
+                Some(done) = self.work.join_next(), if !self.work.is_empty() => self.done(done?),
+                n = self.parts.changes.recv_many(&mut gulp, GULP) => {
+                    anyhow::ensure!(n > 0, "nobody watches the cluster any more");
+                    self.take_in(&mut gulp);
+                }
+                _ = tick.tick() => {
+                    self.world.tick(now());
+                    if shown.elapsed() > SHOW {
+                        shown = Instant::now();
+                        self.parts.metrics.show(&self.world, self.leading, now());
+                    }
+                }
+                () = std::future::ready(()), if more => {}
+            }
+            while let Some(done) = self.work.try_join_next() {
+                self.done(done?);
+            }
+            self.pulse.beat();
+            self.decide();
+            self.dispatch();
+        }
+        self.drain().await;
+        Ok(())
+    }
+
+    /// Lets what is under way come to its end: an answer that nobody hears is a pod that somebody has to look at.
+    async fn drain(&mut self) {
+        self.tales.clear();
+        while let Some(Ok(done)) = self.work.join_next().await {
+            self.done(done);
+        }
+    }
+
+    fn may_decide(&self) -> bool {
+        self.leading && self.barrier.is_none() && self.world.is_complete() && self.flying < self.parts.options.at_once
+    }
+
+    fn stand(&mut self, standing: &Standing) {
+        let leads = *standing == Standing::Leading;
+        if leads && !self.leading {
+            self.lists += 1;
+            self.barrier = Some(self.lists);
+            let _ = self.parts.relist.send(self.lists);
+        }
+        if !leads && self.leading {
+            self.world.follow();
+            self.tales.clear();
+        }
+        self.leading = leads;
+    }
+
+    fn take_in(&mut self, changes: &mut Vec<Change>) {
+        let at = now();
+        for change in changes.drain(..) {
+            match &change {
+                Change::Policy(_, Ok(policy)) => self.parts.reader.set(policy.dialects.clone()),
+                Change::Complete(Kind::Pods, number) if self.barrier.is_some_and(|barrier| *number >= barrier) => {
+                    self.barrier = None;
+                    self.world.take_lead(at);
+                }
+                _ => {}
+            }
+            self.world.apply(change, at);
+        }
+        if self.world.take_relist() {
+            self.lists += 1;
+            let _ = self.parts.relist.send(self.lists);
+        }
+        self.filled.set(self.world.is_complete());
+    }
+
+    fn decide(&mut self) {
+        if !self.may_decide() {
+            return;
+        }
+        let began = Instant::now();
+        let room = self.parts.options.at_once.saturating_sub(self.flying);
+        self.world.decide(now(), room.min(self.parts.options.round));
+        self.parts.metrics.took("decide", began.elapsed().as_secs_f64());
+        self.parts.metrics.add(&std::mem::take(&mut self.world.counts));
+    }
+
+    fn dispatch(&mut self) {
+        let effects = self.world.take_effects();
+        let looks = self.world.take_looks();
+        if !self.leading {
+            return;
+        }
+        for effect in effects {
+            match effect {
+                Effect::Tell(_) | Effect::Explain(_) | Effect::AcknowledgePolicy { .. } => {
+                    if self.tales.len() >= TALES {
+                        self.tales.pop_front();
+                        self.parts.metrics.lost_event();
+                    }
+                    self.tales.push_back(effect);
+                }
+                urgent => {
+                    self.flying += 1;
+                    self.start(urgent);
+                }
+            }
+        }
+        for target in looks {
+            let (effects, reader) = (self.parts.effects.clone(), self.parts.reader.clone());
+            self.work.spawn(async move {
+                let found = effects.look(&target).await.map(|pod| pod.map(|pod| reader.read(pod)));
+                Done::Look { target, found }
+            });
+        }
+        let limit = if self.flying > 0 { TELLING_BESIDE } else { TELLING };
+        while self.telling < limit {
+            let Some(tale) = self.tales.pop_front() else { break };
+            self.telling += 1;
+            self.start(tale);
+        }
+    }
+
+    fn start(&mut self, effect: Effect) {
+        let effects = self.parts.effects.clone();
+        self.work.spawn(async move {
+            let began = Instant::now();
+            let outcome = effects.carry_out(&effect).await;
+            Done::Effect { effect, outcome, seconds: began.elapsed().as_secs_f64() }
+        });
+    }
+
+    fn done(&mut self, done: Done) {
+        let at = now();
+        match done {
+            Done::Effect { effect, outcome, seconds } => {
+                let step = match &effect {
+                    Effect::Bind(_) => "bind",
+                    Effect::Evict(_) => "evict",
+                    Effect::Tell(_) => "event",
+                    Effect::Explain(_) => "explain",
+                    Effect::Annotate(_) => "annotate",
+                    Effect::LiftGate(_) => "lift gate",
+                    Effect::AcknowledgePolicy { .. } => "policy",
+                };
+                self.parts.metrics.took(step, seconds);
+                match &effect {
+                    Effect::Tell(_) | Effect::Explain(_) | Effect::AcknowledgePolicy { .. } => {
+                        self.telling = self.telling.saturating_sub(1);
+                    }
+                    _ => self.flying = self.flying.saturating_sub(1),
+                }
+                self.world.done(&effect, outcome, at);
+            }
+            Done::Look { target, found } => self.world.looked_at(&target, found, at),
+        }
+    }
+}
+
+/// Shared by whoever runs a scheduler without an election: it leads from the start.
+pub fn always_leading() -> watch::Receiver<Standing> {
+    watch::Sender::new(Standing::Leading).subscribe()
+}
+
+/// What a caller of [`Scheduler::run`] needs to have watched: the channel's two ends and the request for lists.
+pub fn channel() -> (mpsc::Sender<Change>, mpsc::Receiver<Change>, watch::Sender<u64>) {
+    let (to, from) = mpsc::channel(16 * GULP);
+    (to, from, watch::Sender::new(0))
+}

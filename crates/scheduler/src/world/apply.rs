@@ -1,0 +1,228 @@
+//! What changed in the cluster, taken in.
+
+use std::sync::Arc;
+
+use divvy_api::convert::{InventoryProblem, PodSeen, opted_in};
+use divvy_api::policy::ClusterPolicy;
+use divvy_cluster::effect::{About, Event, Target};
+use divvy_cluster::{Change, Effect, StorageChange};
+use divvy_core::id::{NodeName, PodUid};
+use divvy_core::node::Node;
+use divvy_core::snapshot::Surroundings;
+use divvy_core::time::Time;
+
+use super::entry::{Entry, Stand, Told};
+use super::{World, lines};
+
+impl World {
+    /// Takes a change in.
+    pub fn apply(&mut self, change: Change, now: Time) {
+        match change {
+            Change::Pod(seen) => self.pod(*seen, now),
+            Change::PodGone(uid) => self.pod_gone(&uid),
+            Change::Node(node, problem) => self.node(*node, problem, now),
+            Change::NodeGone(name) => {
+                self.notes.remove(&name);
+                self.snapshot.remove_node(&name);
+                self.stirred = true;
+            }
+            Change::Namespace(name, labels) => self.surround(|s| s.namespaces.insert(name, labels)),
+            Change::NamespaceGone(name) => self.surround(|s| s.namespaces.remove(&name)),
+            Change::Budget(budget) => self.surround(|s| {
+                s.budgets.retain(|b| (&b.namespace, &b.name) != (&budget.namespace, &budget.name));
+                s.budgets.push(budget);
+                s.budgets.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+            }),
+            Change::BudgetGone(namespace, name) => {
+                self.surround(|s| s.budgets.retain(|b| (&b.namespace, &b.name) != (&namespace, &name)));
+            }
+            Change::Storage(change) => self.storage(change),
+            Change::Policy(generation, policy) => self.new_policy(generation, policy),
+            Change::Complete(kind, _) => {
+                self.complete.insert(kind);
+            }
+        }
+    }
+
+    fn pod(&mut self, seen: PodSeen, now: Time) {
+        let mut pod = seen.pod;
+        let uid = pod.uid.clone();
+        if pod.bound().is_some() {
+            if let Some(problem) = &seen.bad_grant {
+                tracing::error!(pod = %pod.key, problem, "a grant cannot be read; its devices look free to us and not to the node");
+            }
+            let node = pod.bound().map(|b| b.node.clone());
+            self.entries.remove(&uid).inspect(|entry| self.lines.leave(entry.shape, entry.created, &uid));
+            self.awake.remove(&uid);
+            self.shared.share(&mut pod);
+            let wanted = !pod.spec.apart.is_empty() || !pod.labels.is_empty();
+            self.snapshot.put_pod(pod);
+            self.stirred |= wanted;
+            if let Some(node) = node {
+                self.evict_if_refused(&uid, &node, now);
+            }
+            return;
+        }
+        let ours = self.is_ours(&seen.scheduler);
+        if seen.deleting || (!ours && pod.ask.is_none()) {
+            return self.pod_gone(&uid);
+        }
+        if let Some(entry) = self.entries.get_mut(&uid) {
+            entry.version = seen.version.clone();
+            // The snapshot has it placed already; whether that came true is for the bind's answer or a later event to say.
+            if matches!(entry.stand, Stand::Flying { .. }) {
+                return;
+            }
+        }
+        let same = self.snapshot.pod(&uid).is_some_and(|state| *state.pod() == pod);
+        if same && self.entries.contains_key(&uid) {
+            return;
+        }
+        let before = self.entries.remove(&uid).inspect(|entry| self.lines.leave(entry.shape, entry.created, &uid));
+        self.awake.remove(&uid);
+        self.shared.share(&mut pod);
+        let entry = Entry {
+            target: Target { pod: pod.key.clone(), uid: uid.clone() },
+            version: seen.version,
+            shape: lines::shape(&pod),
+            created: pod.created,
+            arrived: before.as_ref().map_or(now, |entry| entry.arrived),
+            stand: if ours { Stand::Asleep } else { Stand::Theirs },
+            failures: before.as_ref().map_or(0, |entry| entry.failures),
+            told: before.and_then(|b| b.told).or(seen.explained.map(|(_, message)| Told { message, at: Time(0) })),
+            due: None,
+        };
+        let in_gang = pod.gang().is_some();
+        let shape = entry.shape;
+        self.snapshot.put_pod(pod);
+        self.entries.insert(uid.clone(), entry);
+        if !ours {
+            return;
+        }
+        // Its like wait already: it will be woken when they are.
+        match self.lines.get(shape).map(|line| line.reason.clone()) {
+            Some(reason) if !in_gang => self.fall_asleep(&uid, reason, None, now),
+            _ => self.wake(&uid),
+        }
+    }
+
+    /// A pod is gone, or has ended, or is none of our business any more.
+    fn pod_gone(&mut self, uid: &PodUid) {
+        self.entries.remove(uid).inspect(|entry| self.lines.leave(entry.shape, entry.created, uid));
+        self.awake.remove(uid);
+        self.evicting.remove(uid);
+        if self.snapshot.pod(uid).is_some() {
+            self.snapshot.remove_pod(uid);
+            self.stirred = true;
+        }
+    }
+
+    fn node(&mut self, mut node: Node, problem: Option<InventoryProblem>, now: Time) {
+        let name = node.name.clone();
+        let notes = self.notes.entry(name.clone()).or_default();
+        let found = node.inventory.generation;
+        let mut problem = problem;
+        if problem.is_none() && !node.inventory.devices.is_empty() {
+            if found < notes.generation {
+                problem = Some(InventoryProblem::Stale { found, seen: notes.generation });
+                node.inventory.devices.clear();
+            }
+            notes.generation = notes.generation.max(found);
+        }
+        let said = problem.map(|p| p.to_string());
+        if said != notes.problem {
+            if let Some(message) = &said {
+                let (about, message) = (About::Node(name.clone()), message.clone());
+                self.effects.push(Effect::Tell(Event { about, reason: "InventoryUnusable", message, warning: true }));
+            }
+            notes.problem = said;
+        }
+        node.volume_limits = notes.limits.clone();
+        let opted = opted_in(&node.labels);
+        if opted == Some(false) || (self.policy.devices.only_opted_in && opted != Some(true)) {
+            node.inventory.devices.clear();
+        }
+        self.policy.devices.oversubscribe(&mut node.inventory);
+        self.snapshot.put_node(node);
+        self.evict_refused(&name, now);
+    }
+
+    /// Changes what else bears on placing, if it does change.
+    fn surround<T>(&mut self, change: impl FnOnce(&mut Surroundings) -> T) {
+        let mut next = self.snapshot.surroundings().clone();
+        change(&mut next);
+        if next != *self.snapshot.surroundings() {
+            *self.snapshot.surroundings_mut() = next;
+            self.stirred = true;
+        }
+    }
+
+    fn storage(&mut self, change: StorageChange) {
+        match change {
+            StorageChange::Claim(claim) => self.surround(|s| s.claims.insert(claim.key.clone(), *claim)),
+            StorageChange::ClaimGone(key) => self.surround(|s| s.claims.remove(&key)),
+            StorageChange::Volume(volume) => self.surround(|s| s.volumes.insert(volume.name.clone(), *volume)),
+            StorageChange::VolumeGone(name) => self.surround(|s| s.volumes.remove(&name)),
+            StorageChange::Class(mut class) => {
+                let driver = class.provisioner.clone();
+                class.tracks_capacity = driver.is_some_and(|d| self.tracked.get(&d).copied().unwrap_or(false));
+                self.surround(|s| s.classes.insert(class.name.clone(), class));
+            }
+            StorageChange::ClassGone(name) => self.surround(|s| s.classes.remove(&name)),
+            StorageChange::Limits(node, limits) => self.volume_limits(&node, limits),
+            StorageChange::Driver(driver, tracks) => {
+                self.tracked.insert(driver.clone(), tracks);
+                self.surround(|s| {
+                    let of_driver = s.classes.values_mut().filter(|c| c.provisioner.as_ref() == Some(&driver));
+                    of_driver.for_each(|class| class.tracks_capacity = tracks);
+                });
+            }
+            StorageChange::Capacity(name, capacity) => {
+                self.capacities.insert(name, capacity);
+                self.refresh_capacities();
+            }
+            StorageChange::CapacityGone(name) => {
+                self.capacities.remove(&name);
+                self.refresh_capacities();
+            }
+        }
+    }
+
+    fn refresh_capacities(&mut self) {
+        let all = self.capacities.values().cloned().collect();
+        self.surround(|s| s.capacities = all);
+    }
+
+    fn volume_limits(&mut self, name: &NodeName, limits: std::collections::BTreeMap<Arc<str>, u32>) {
+        self.notes.entry(name.clone()).or_default().limits = limits.clone();
+        if let Some(state) = self.snapshot.node(name)
+            && state.node().volume_limits != limits
+        {
+            let mut node = state.node().clone();
+            node.volume_limits = limits;
+            self.snapshot.put_node(node);
+        }
+    }
+
+    fn new_policy(&mut self, generation: i64, policy: Result<Arc<ClusterPolicy>, divvy_api::policy::PolicyProblem>) {
+        if generation > 0 {
+            let problem = policy.as_ref().err().map(ToString::to_string);
+            self.effects.push(Effect::AcknowledgePolicy { generation, problem });
+        }
+        let policy = match policy {
+            Ok(policy) => policy,
+            Err(problem) => {
+                tracing::error!(%problem, "the policy stays as it was");
+                return;
+            }
+        };
+        if *policy == *self.policy {
+            return;
+        }
+        tracing::info!(generation, "a new policy is in force");
+        // How pods and nodes are read depends on it: both are read anew.
+        self.relist |= policy.dialects != self.policy.dialects || policy.devices != self.policy.devices;
+        self.policy = policy;
+        self.wake_everyone();
+    }
+}

@@ -1,0 +1,171 @@
+//! Who is woken, and what is decided about those who are awake.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use divvy_cluster::Effect;
+use divvy_cluster::effect::Bind;
+use divvy_core::id::PodUid;
+use divvy_core::plan::Plan;
+use divvy_core::reason::Reason;
+use divvy_core::rules::Rules;
+use divvy_core::schedule::ask_some;
+use divvy_core::snapshot::{NodeIx, PodIx};
+use divvy_core::time::Time;
+use divvy_core::{audit, keys};
+
+use super::World;
+use super::entry::Stand;
+
+/// How long a pod rests whose plan the audit threw away: a bug in us must not become a loop.
+const AFTER_VIOLATION: u64 = 60_000;
+
+impl World {
+    /// Decides about at most `most` pods or gangs that are awake. What is to be done about it is among the effects afterwards.
+    pub fn decide(&mut self, now: Time, most: usize) {
+        self.wake_sleepers(now);
+        if self.awake.is_empty() {
+            return;
+        }
+        let awake: HashSet<PodIx> = self.awake.iter().filter_map(|uid| self.snapshot.find_pod(uid)).collect();
+        let scheduling = &self.policy.scheduling;
+        let mut plan = self.engine.schedule_some(&mut self.snapshot, scheduling, now, |ix| awake.contains(&ix), most);
+        let violations = audit(&self.snapshot, &plan);
+        if !violations.is_empty() {
+            self.counts.violations += 1;
+            tracing::error!(?violations, "the audit refused a plan");
+            for bind in std::mem::take(&mut plan.binds) {
+                self.rest(&bind.pod, now, AFTER_VIOLATION);
+            }
+            plan.evictions.clear();
+        }
+        let tried = plan.binds.len() + plan.waits.len();
+        self.counts.attempts += tried as u64;
+        self.carry_out(plan, now);
+        if tried == 0 && violations.is_empty() {
+            // Nobody could even be tried: without this they would be asked for ever.
+            for uid in std::mem::take(&mut self.awake) {
+                self.rest(&uid, now, AFTER_VIOLATION);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, plan: Plan, now: Time) {
+        for bind in plan.binds {
+            let grant = bind.grant.map(Arc::new);
+            if let Err(refusal) = self.snapshot.place(&bind.pod, &bind.node, grant.clone(), now) {
+                tracing::error!(pod = %bind.key, ?refusal, "a planned place is taken");
+                self.rest(&bind.pod, now, AFTER_VIOLATION);
+                continue;
+            }
+            self.awake.remove(&bind.pod);
+            let Some(entry) = self.entries.get_mut(&bind.pod) else { continue };
+            entry.stand = Stand::Flying { doubt: false, bound: false, since: now };
+            entry.due = None;
+            let (target, version, shape) = (entry.target.clone(), entry.version.clone(), entry.shape);
+            let mut annotations = std::collections::BTreeMap::new();
+            if let Some(grant) = &grant {
+                annotations.insert(keys::GRANT.to_owned(), serde_json::to_string(&**grant).unwrap_or_default());
+            }
+            let (node, volumes) = (bind.node, bind.volumes);
+            self.effects.push(Effect::Bind(Bind { target, version, node, annotations, volumes }));
+            self.counts.placed += 1;
+            // There was room for one of them; perhaps there is for the next.
+            if let Some(next) = self.lines.get(shape).and_then(|line| line.first()).cloned() {
+                self.wake(&next);
+            }
+        }
+        // Binding takes room, which wakes nobody, except those who wait to be near or apart from somebody.
+        self.looked = self.snapshot.position();
+        for wait in plan.waits {
+            self.counts.waits += 1;
+            self.fall_asleep(&wait.pod, wait.reason, wait.nominated, now);
+        }
+        for eviction in plan.evictions {
+            let reason = format!("making room for {}, which goes first", eviction.makes_room_for);
+            self.evict(&eviction.pod, &reason, "Preempted", now);
+        }
+    }
+
+    /// Wakes those for whom a change since the last look may matter.
+    fn wake_sleepers(&mut self, now: Time) {
+        let changed: Option<Vec<NodeIx>> = self.snapshot.changed_since(self.looked).map(|nodes| {
+            let mut nodes = nodes.to_vec();
+            nodes.sort_unstable();
+            nodes.dedup();
+            nodes
+        });
+        self.looked = self.snapshot.position();
+        let stirred = std::mem::take(&mut self.stirred);
+        if self.lines.is_empty() || (!stirred && changed.as_ref().is_some_and(Vec::is_empty)) {
+            return;
+        }
+        let firsts: Vec<PodUid> = self.lines.iter().filter_map(|(_, line)| line.first().cloned()).collect();
+        let mut woken: Vec<PodUid> = Vec::new();
+        for uid in firsts {
+            let Some(ix) = self.snapshot.find_pod(&uid) else { continue };
+            let Some(state) = self.snapshot.pod_at(ix) else { continue };
+            let scheduling = &self.policy.scheduling;
+            let fits = match &changed {
+                Some(nodes) if Rules::is_local(&self.snapshot, state.pod()) => {
+                    let answers = ask_some(&self.snapshot, scheduling, ix, nodes.iter().copied(), now);
+                    answers.is_ok_and(|answers| answers.iter().any(|(_, answer)| answer.is_ok()))
+                }
+                _ => self.engine.decide(&self.snapshot, scheduling, ix, now).is_ok(),
+            };
+            if fits {
+                woken.push(uid);
+            }
+        }
+        for uid in woken {
+            self.counts.woken += 1;
+            self.wake(&uid);
+        }
+    }
+
+    /// The policy changed, or the lead did: everybody is tried again.
+    pub(super) fn wake_everyone(&mut self) {
+        let waiting: Vec<PodUid> = self.entries.keys().cloned().collect();
+        for uid in waiting {
+            self.wake(&uid);
+        }
+    }
+
+    /// A pod is to be tried.
+    pub(super) fn wake(&mut self, uid: &PodUid) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        if matches!(entry.stand, Stand::Flying { .. } | Stand::Theirs) {
+            return;
+        }
+        self.lines.leave(entry.shape, entry.created, uid);
+        entry.stand = Stand::Awake;
+        self.awake.insert(uid.clone());
+    }
+
+    /// A pod was tried in vain: it sleeps until something changes that may help it.
+    pub(super) fn fall_asleep(
+        &mut self,
+        uid: &PodUid,
+        reason: Reason,
+        nominated: Option<divvy_core::id::NodeName>,
+        now: Time,
+    ) {
+        self.awake.remove(uid);
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        if matches!(entry.stand, Stand::Flying { .. }) {
+            return;
+        }
+        entry.stand = Stand::Asleep;
+        self.lines.join(entry.shape, entry.created, uid, reason.clone());
+        self.explain(uid, reason, nominated, now);
+    }
+
+    /// A pod is not tried for a while.
+    pub(super) fn rest(&mut self, uid: &PodUid, now: Time, millis: u64) {
+        self.awake.remove(uid);
+        if let Some(entry) = self.entries.get_mut(uid) {
+            self.lines.leave(entry.shape, entry.created, uid);
+            entry.stand = Stand::Resting(Time(now.0.saturating_add(millis)));
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! A pod that waits, or whose bind is under way.
+
+use divvy_cluster::effect::Target;
+use divvy_core::id::NodeName;
+use divvy_core::reason::Reason;
+use divvy_core::time::Time;
+
+/// A pod that waits, or whose bind is under way.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The pod.
+    pub target: Target,
+    /// The version last seen.
+    pub version: String,
+    /// Pods of the same shape get the same answers.
+    pub shape: u64,
+    /// When it was created.
+    pub created: Time,
+    /// When it came to us.
+    pub arrived: Time,
+    /// Where it stands.
+    pub stand: Stand,
+    /// Binds in a row that failed.
+    pub failures: u32,
+    /// What it was last told.
+    pub told: Option<Told>,
+    /// What it should be told when it is time.
+    pub due: Option<Explanation>,
+}
+
+/// Where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// To be tried.
+    Awake,
+    /// Tried in vain: something has to change first.
+    Asleep,
+    /// Not to be tried before this moment.
+    Resting(Time),
+    /// Its bind is under way.
+    Flying {
+        /// The answer left doubts: whether it was bound is being looked at.
+        doubt: bool,
+        /// It was bound; the watch has not said so yet.
+        bound: bool,
+        /// Since when.
+        since: Time,
+    },
+    /// Another scheduler places it, with our advice.
+    Theirs,
+}
+
+/// What a pod was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The sentence.
+    pub message: String,
+    /// When.
+    pub at: Time,
+}
+
+/// What a pod should be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Why it waits.
+    pub reason: Reason,
+    /// Where room is being made for it.
+    pub nominated: Option<NodeName>,
+}

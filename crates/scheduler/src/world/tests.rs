@@ -1,0 +1,349 @@
+use std::collections::BTreeMap;
+
+use divvy_api::wire;
+use divvy_cluster::change::{Change, Kind, PodReader};
+use divvy_cluster::effect::{Bind, Effect, Evict, Failure};
+use divvy_core::grant::Grant;
+use divvy_core::keys;
+use divvy_core::time::Time;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A world with this many nodes of two GPUs each, led by us.
+fn world(nodes: u32) -> World {
+    let mut world = World::new(keys::SCHEDULER);
+    for kind in Kind::ALL {
+        world.apply(Change::Complete(kind, 0), Time(0));
+    }
+    for n in 0..nodes {
+        world.apply(node(&format!("n{n}"), 1, 2, &[]), Time(0));
+    }
+    world.take_lead(Time(0));
+    world
+}
+
+fn node(name: &str, generation: u64, gpus: u32, refused: &[(&str, &str)]) -> Change {
+    let devices: Vec<Value> = (0..gpus)
+        .map(|i| json!({"id": format!("{name}-{i}"), "index": i, "model": "NVIDIA-H200", "memory": 1u64 << 37, "isolation": ["intercept"]}))
+        .collect();
+    let refused: BTreeMap<&str, &str> = refused.iter().copied().collect();
+    let inventory = json!({"v": 1, "generation": generation, "devices": devices, "refused": refused}).to_string();
+    let object: wire::Node = serde_json::from_value(json!({
+        "metadata": {"name": name, "annotations": {(keys::INVENTORY): inventory}},
+        "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110", (keys::SLOT): "32"}},
+    }))
+    .unwrap();
+    let (node, problem) = divvy_api::convert::node(object);
+    Change::Node(Box::new(node), problem)
+}
+
+fn pod(name: &str, version: u32, share: u32, more: Value) -> Value {
+    let ask =
+        json!({"v": 1, "dialect": "native", "containers": [{"name": "c", "wants": [{"count": 1, "share": share}]}]});
+    let mut pod = json!({
+        "metadata": {"name": name, "namespace": "team", "uid": format!("uid-{name}"), "resourceVersion": version.to_string(),
+                     "annotations": {(keys::ASK): ask.to_string()}},
+        "spec": {"schedulerName": keys::SCHEDULER,
+                 "containers": [{"name": "c", "resources": {"requests": {"cpu": "100m", (keys::SLOT): "1"}}}]},
+        "status": {"phase": "Pending"},
+    });
+    merge(&mut pod, more);
+    pod
+}
+
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn seen(pod: Value) -> Change {
+    Change::Pod(Box::new(PodReader::default().read(serde_json::from_value(pod).unwrap())))
+}
+
+fn binds(effects: &[Effect]) -> Vec<&Bind> {
+    effects.iter().filter_map(|e| if let Effect::Bind(bind) = e { Some(bind) } else { None }).collect()
+}
+
+fn evictions(effects: &[Effect]) -> Vec<&Evict> {
+    effects.iter().filter_map(|e| if let Effect::Evict(evict) = e { Some(evict) } else { None }).collect()
+}
+
+fn grant(bind: &Bind) -> Grant {
+    serde_json::from_str(&bind.annotations[keys::GRANT]).unwrap()
+}
+
+/// The pod as the API server shows it once the bind happened.
+fn as_bound(pod: Value, bind: &Bind, version: u32) -> Value {
+    let mut pod = pod;
+    merge(
+        &mut pod,
+        json!({"metadata": {"resourceVersion": version.to_string(), "annotations": {(keys::GRANT): bind.annotations[keys::GRANT]}},
+               "spec": {"nodeName": bind.node}}),
+    );
+    pod
+}
+
+fn decide(world: &mut World) -> Vec<Effect> {
+    world.decide(Time(1_000), 100);
+    world.take_effects()
+}
+
+#[test]
+fn a_waiting_pod_is_bound_with_its_grant_on_the_version_it_was_decided_on() {
+    let mut world = world(1);
+    world.apply(seen(pod("a", 7, 300, json!({}))), Time(1));
+    let effects = decide(&mut world);
+    let [bind] = binds(&effects)[..] else { panic!("{effects:?}") };
+    assert_eq!((bind.version.as_str(), bind.node.as_str(), bind.target.uid.as_str()), ("7", "n0", "uid-a"));
+    assert_eq!(grant(bind).containers[0].slices[0].share.0, 300);
+    assert!(decide(&mut world).is_empty(), "a bind under way is not decided again");
+    world.done(&effects[0], Ok(()), Time(2));
+    world.apply(seen(as_bound(pod("a", 7, 300, json!({})), bind, 8)), Time(3));
+    assert!(world.entries().is_empty());
+    assert_eq!(world.counts.attempts, 1);
+}
+
+#[test]
+fn shares_of_binds_under_way_are_taken_already() {
+    let mut world = world(1);
+    for name in ["a", "b", "c", "d", "e"] {
+        world.apply(seen(pod(name, 1, 600, json!({}))), Time(1));
+    }
+    let effects = decide(&mut world);
+    assert_eq!(binds(&effects).len(), 2, "one per card");
+}
+
+#[test]
+fn a_conflict_is_looked_at_and_the_pod_tried_on_its_new_version() {
+    let mut world = world(1);
+    world.apply(seen(pod("a", 7, 300, json!({}))), Time(1));
+    let effects = decide(&mut world);
+    world.done(&effects[0], Err(Failure::Conflict { message: "changed".into() }), Time(2));
+    let looks = world.take_looks();
+    assert_eq!(looks.len(), 1);
+    assert!(decide(&mut world).is_empty(), "nothing is decided about a pod in doubt");
+    let found = PodReader::default().read(serde_json::from_value(pod("a", 9, 300, json!({}))).unwrap());
+    world.looked_at(&looks[0], Ok(Some(found)), Time(3));
+    let effects = decide(&mut world);
+    assert_eq!(binds(&effects)[0].version, "9");
+}
+
+#[test]
+fn a_lost_answer_keeps_the_place_until_it_is_known_what_happened() {
+    let mut world = world(1);
+    world.apply(seen(pod("a", 7, 1000, json!({}))), Time(1));
+    world.apply(seen(pod("b", 7, 1000, json!({}))), Time(1));
+    let effects = decide(&mut world);
+    let bind = (*binds(&effects)[0]).clone();
+    let name = bind.target.pod.name.to_string();
+    world.done(&Effect::Bind(bind.clone()), Err(Failure::Unavailable { message: "reset".into() }), Time(2));
+    world.apply(seen(pod("c", 1, 1000, json!({}))), Time(3));
+    assert!(binds(&decide(&mut world)).is_empty(), "both cards are held");
+    // It had happened after all.
+    let looks = world.take_looks();
+    let bound = as_bound(pod(&name, 7, 1000, json!({})), &bind, 8);
+    let found = PodReader::default().read(serde_json::from_value(bound).unwrap());
+    world.looked_at(&looks[0], Ok(Some(found)), Time(4));
+    assert!(!world.entries().contains_key(&bind.target.uid));
+    assert!(binds(&decide(&mut world)).is_empty());
+}
+
+#[test]
+fn a_bind_that_is_refused_rests_longer_each_time_and_lets_others_pass() {
+    let mut world = world(1);
+    world.apply(seen(pod("a", 7, 300, json!({}))), Time(0));
+    let mut at = 1_000;
+    let mut rests = Vec::new();
+    for _ in 0..4 {
+        world.decide(Time(at), 10);
+        let effects = world.take_effects();
+        let bind = effects.iter().find(|e| matches!(e, Effect::Bind(_))).expect("tried again").clone();
+        world.done(&bind, Err(Failure::Refused { code: 403, message: "a webhook says no".into() }), Time(at));
+        let told: Vec<Effect> = world.take_effects();
+        assert!(told.iter().any(|e| matches!(e, Effect::Tell(event) if event.message.contains("a webhook says no"))));
+        let began = at;
+        while !world.has_awake() {
+            at += 100;
+            world.tick(Time(at));
+        }
+        rests.push(at - began);
+    }
+    assert_eq!(rests, [500, 1000, 2000, 4000]);
+}
+
+#[test]
+fn a_hundred_unrelated_events_cause_no_attempt_and_one_relevant_event_causes_one() {
+    let mut world = world(2);
+    for name in ["a", "b", "c", "d"] {
+        world.apply(seen(pod(name, 1, 1000, json!({}))), Time(1));
+    }
+    let effects = decide(&mut world);
+    let placed: Vec<Bind> = binds(&effects).into_iter().cloned().collect();
+    assert_eq!(placed.len(), 4);
+    for bind in &placed {
+        let before = pod(&bind.target.pod.name, 1, 1000, json!({}));
+        world.apply(seen(as_bound(before, bind, 2)), Time(2));
+    }
+    world.apply(seen(pod("waits", 1, 1000, json!({}))), Time(3));
+    decide(&mut world);
+    let before = world.counts.attempts;
+    for n in 0..100u32 {
+        match n % 5 {
+            // a plain pod of another scheduler comes, runs, and goes
+            0 => world.apply(
+                seen(json!({"metadata": {"name": format!("x{n}"), "namespace": "o", "uid": format!("x{n}")},
+                    "spec": {"nodeName": "n0", "schedulerName": "default-scheduler", "containers": [{"name": "c"}]}})),
+                Time(u64::from(n)),
+            ),
+            1 => world.apply(Change::PodGone(format!("x{}", n - 1).into()), Time(u64::from(n))),
+            // a running pod's labels change, our own condition comes back, a node reports the same devices again
+            2 => {
+                let bind = &placed[(n as usize / 5) % 4];
+                let more = json!({"metadata": {"labels": {"n": n.to_string()}}});
+                let changed = as_bound(pod(&bind.target.pod.name, 1, 1000, more), bind, 10 + n);
+                world.apply(seen(changed), Time(u64::from(n)));
+            }
+            3 => world.apply(
+                seen(pod(
+                    "waits",
+                    10 + n,
+                    1000,
+                    json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False"}]}}),
+                )),
+                Time(u64::from(n)),
+            ),
+            _ => world.apply(node("n1", 2 + u64::from(n), 2, &[]), Time(u64::from(n))),
+        }
+        decide(&mut world);
+    }
+    assert_eq!(world.counts.attempts, before, "nothing that happened could help the pod that waits");
+    world.apply(Change::PodGone(placed[0].target.uid.clone()), Time(200));
+    let effects = decide(&mut world);
+    assert_eq!(world.counts.attempts, before + 1);
+    assert_eq!(binds(&effects)[0].target.pod.name.as_ref(), "waits");
+}
+
+#[test]
+fn a_thousand_like_pods_that_fit_nowhere_are_tried_once() {
+    let mut world = world(1);
+    for n in 0..1000 {
+        world.apply(seen(pod(&format!("p{n:03}"), 1, 1000, json!({}))), Time(n));
+        decide(&mut world);
+    }
+    assert_eq!(world.counts.placed, 2);
+    assert!(world.counts.attempts <= 3, "{} attempts", world.counts.attempts);
+    // A card comes free: the oldest takes it, the next is tried in vain, the rest sleep on.
+    world.apply(Change::PodGone("uid-p000".into()), Time(5_000));
+    let before = world.counts.attempts;
+    let mut bound = Vec::new();
+    for _ in 0..5 {
+        bound.extend(binds(&decide(&mut world)).into_iter().map(|b| b.target.pod.name.to_string()));
+    }
+    assert_eq!(bound, ["p002"]);
+    assert_eq!(world.counts.attempts - before, 2);
+}
+
+#[test]
+fn a_refused_grant_is_void_and_its_pod_is_evicted_with_the_reason() {
+    let mut world = world(1);
+    world.apply(seen(pod("a", 1, 1000, json!({}))), Time(1));
+    let effects = decide(&mut world);
+    let bind = (*binds(&effects)[0]).clone();
+    world.apply(seen(as_bound(pod("a", 1, 1000, json!({})), &bind, 2)), Time(2));
+    world.apply(node("n0", 2, 2, &[("uid-a", "the card is full")]), Time(3));
+    let effects = world.take_effects();
+    let [evict] = evictions(&effects)[..] else { panic!("{effects:?}") };
+    assert_eq!(evict.reason, "node n0 refused its grant: the card is full");
+    // Void: two more whole cards fit.
+    world.apply(seen(pod("b", 1, 1000, json!({}))), Time(4));
+    world.apply(seen(pod("c", 1, 1000, json!({}))), Time(4));
+    assert_eq!(binds(&decide(&mut world)).len(), 2);
+    // The API server is busy: it is asked again.
+    let evict = Effect::Evict((*evict).clone());
+    world.done(&evict, Err(Failure::Unavailable { message: "busy".into() }), Time(5));
+    world.tick(Time(3_000));
+    assert_eq!(evictions(&world.take_effects()).len(), 1);
+}
+
+#[test]
+fn a_stale_or_broken_inventory_costs_the_node_its_devices_and_is_told_once() {
+    let mut world = world(0);
+    world.apply(node("n0", 5, 2, &[]), Time(1));
+    world.apply(node("n0", 4, 2, &[]), Time(2));
+    world.apply(node("n0", 4, 2, &[]), Time(3));
+    let told: Vec<String> = world
+        .take_effects()
+        .into_iter()
+        .filter_map(|e| if let Effect::Tell(event) = e { Some(event.message) } else { None })
+        .collect();
+    assert_eq!(told.len(), 1);
+    assert!(told[0].contains("stale (generation 4 after 5)"), "{told:?}");
+    world.apply(seen(pod("a", 1, 300, json!({}))), Time(4));
+    assert!(binds(&decide(&mut world)).is_empty());
+    world.apply(node("n0", 6, 2, &[]), Time(5));
+    assert_eq!(binds(&decide(&mut world)).len(), 1, "a newer inventory brings the devices back");
+}
+
+#[test]
+fn a_pod_that_came_past_the_webhook_waits_with_the_webhooks_words() {
+    let mut world = world(1);
+    let mut past = pod("a", 1, 300, json!({}));
+    past["metadata"]["annotations"] = json!({});
+    past["spec"]["containers"][0]["resources"] = json!({"limits": {(keys::GPU_SHARE): "3000"}});
+    world.apply(seen(past), Time(1));
+    let effects = decide(&mut world);
+    let told = effects
+        .iter()
+        .find_map(|e| if let Effect::Explain(explain) = e { Some(explain.message.clone()) } else { None });
+    assert!(told.as_ref().is_some_and(|t| t.contains(keys::GPU_SHARE)), "{told:?}");
+    assert!(binds(&effects).is_empty());
+}
+
+#[test]
+fn people_are_told_once_per_reason_and_not_too_often() {
+    let mut world = world(0);
+    world.apply(seen(pod("a", 1, 300, json!({}))), Time(1));
+    world.decide(Time(10_000), 10);
+    let explained = |effects: &[Effect]| effects.iter().filter(|e| matches!(e, Effect::Explain(_))).count();
+    assert_eq!(explained(&world.take_effects()), 1);
+    // A node comes that does not help: another sentence, but the first was told a moment ago.
+    let (mut small, _) = (node("n0", 1, 0, &[]), ());
+    if let Change::Node(node, _) = &mut small {
+        node.allocatable.cpu = 1;
+    }
+    world.apply(small, Time(10_100));
+    world.apply(
+        Change::Policy(
+            1,
+            Ok(std::sync::Arc::new(divvy_api::policy::ClusterPolicy {
+                scheduling: divvy_core::Policy { max_tasks: Some(3), ..Default::default() },
+                ..Default::default()
+            })),
+        ),
+        Time(10_200),
+    );
+    world.decide(Time(10_300), 10);
+    assert_eq!(explained(&world.take_effects()), 0);
+    world.tick(Time(15_100));
+    assert_eq!(explained(&world.take_effects()), 1);
+    world.tick(Time(30_000));
+    assert_eq!(explained(&world.take_effects()), 0);
+}
+
+#[test]
+fn a_follower_keeps_up_and_does_nothing_until_it_leads() {
+    let mut world = world(1);
+    world.follow();
+    world.apply(seen(pod("a", 1, 300, json!({}))), Time(1));
+    world.apply(node("n0", 2, 2, &[("uid-gone", "old")]), Time(2));
+    assert!(evictions(&world.take_effects()).is_empty());
+    world.take_lead(Time(3));
+    assert_eq!(binds(&decide(&mut world)).len(), 1);
+}

@@ -1,0 +1,173 @@
+//! The webhook as a set of supervised tasks.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use divvy_api::wire::NamespaceObject;
+use divvy_cluster::watch::{Seen, follow};
+use divvy_dialects::DialectConfig;
+use divvy_service::health::Condition;
+use divvy_service::tls::Certificate;
+use divvy_service::{Health, Stop, Tasks, http};
+use jiff::Timestamp;
+use kube::Client;
+use prometheus_client::registry::Registry;
+use tokio::sync::{mpsc, watch};
+
+use crate::certificate::{Authority, shared_authority};
+use crate::registration::{Reach, register};
+use crate::routes::{Admission, Metrics, Namespaces, routes};
+use crate::settings::Settings;
+
+/// How often certificates are looked at and the registration is put right.
+const UPKEEP: Duration = Duration::from_secs(15);
+
+/// What the webhook is told at its start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Where the API server reaches it.
+    pub reach: Reach,
+    /// The namespace and name of the Secret that holds the authority.
+    pub secret: (String, String),
+    /// Names and addresses in the certificate.
+    pub names: Vec<String>,
+    /// A certificate and key kept by somebody else (cert-manager); none makes our own.
+    pub files: Option<(PathBuf, PathBuf)>,
+}
+
+/// Adds the webhook's tasks. The socket is open when this returns.
+pub async fn add(
+    tasks: &mut Tasks,
+    client: Client,
+    options: Options,
+    settings: watch::Receiver<Arc<Settings>>,
+    registry: &mut Registry,
+    health: &Health,
+) -> anyhow::Result<SocketAddr> {
+    let listener = http::bind(options.listen)?;
+    let address = listener.local_addr().context("the socket has no address")?;
+    let registered = health.condition("webhook registered");
+    let namespaces = Namespaces::default();
+    let admission =
+        Admission { settings: settings.clone(), namespaces: namespaces.clone(), metrics: Metrics::register(registry) };
+    let stop = tasks.stop();
+
+    let (certificate, keeper) = match &options.files {
+        Some((chain, key)) => (Certificate::from_files(chain, key)?, Keeper::Files(chain.clone(), key.clone())),
+        None => {
+            let (namespace, name) = &options.secret;
+            let authority = shared_authority(&client, namespace, name, Timestamp::now()).await?;
+            let leaf = authority.leaf(&options.names, Timestamp::now())?;
+            let certificate = Certificate::from_pem(leaf.chain.as_bytes(), leaf.key.as_bytes())?;
+            (certificate, Keeper::Own { authority, renew_at: leaf.renew_at })
+        }
+    };
+    tasks.add("webhook", http::serve(listener, routes(admission), Some(certificate.clone()), stop.clone()));
+    tasks.add("namespaces", watch_namespaces(client.clone(), namespaces, stop.clone()));
+    tasks.add("webhook upkeep", upkeep(client, options, settings, certificate, keeper, registered, stop));
+    Ok(address)
+}
+
+/// Who keeps the certificate.
+enum Keeper {
+    /// We do.
+    Own { authority: Authority, renew_at: Timestamp },
+    /// Somebody else does, in these files.
+    Files(PathBuf, PathBuf),
+}
+
+async fn upkeep(
+    client: Client,
+    options: Options,
+    mut settings: watch::Receiver<Arc<Settings>>,
+    certificate: Certificate,
+    mut keeper: Keeper,
+    registered: Condition,
+    stop: Stop,
+) -> anyhow::Result<()> {
+    let mut read_at = SystemTime::now();
+    loop {
+        let dialects: DialectConfig = settings.borrow_and_update().dialects.clone();
+        let bundle = match &mut keeper {
+            Keeper::Own { authority, renew_at } => {
+                if let Err(error) = renew(&client, &options, &certificate, authority, renew_at).await {
+                    tracing::error!(error = format!("{error:#}"), "cannot renew the certificate");
+                }
+                authority.bundle()
+            }
+            Keeper::Files(chain, key) => {
+                reload(&certificate, chain, key, &mut read_at);
+                String::new()
+            }
+        };
+        match register(&client, &options.reach, &bundle, &dialects).await {
+            Ok(()) => registered.set(true),
+            Err(failure) => tracing::error!(%failure, "cannot register the webhook"),
+        }
+        tokio::select! {
+            () = stop.requested() => return Ok(()),
+            () = tokio::time::sleep(UPKEEP) => {}
+            Ok(()) = settings.changed() => {}
+        }
+    }
+}
+
+/// Follows the shared authority, and makes a new leaf when it is time or the authority changed.
+async fn renew(
+    client: &Client,
+    options: &Options,
+    certificate: &Certificate,
+    authority: &mut Authority,
+    renew_at: &mut Timestamp,
+) -> anyhow::Result<()> {
+    let now = Timestamp::now();
+    let (namespace, name) = &options.secret;
+    let current = shared_authority(client, namespace, name, now).await?;
+    if current == *authority && now < *renew_at {
+        return Ok(());
+    }
+    let leaf = current.leaf(&options.names, now)?;
+    certificate.replace(leaf.chain.as_bytes(), leaf.key.as_bytes())?;
+    tracing::info!(renew_at = %leaf.renew_at, "a new certificate is shown");
+    (*authority, *renew_at) = (current, leaf.renew_at);
+    Ok(())
+}
+
+/// Shows the files' certificate when they changed. A half-written pair is refused by its mismatch and read again next time.
+fn reload(certificate: &Certificate, chain: &Path, key: &Path, read_at: &mut SystemTime) {
+    let changed = |path: &Path| std::fs::metadata(path).and_then(|m| m.modified()).is_ok_and(|at| at > *read_at);
+    if !changed(chain) && !changed(key) {
+        return;
+    }
+    let read = || -> anyhow::Result<()> { certificate.replace(&std::fs::read(chain)?, &std::fs::read(key)?) };
+    match read() {
+        Ok(()) => {
+            *read_at = SystemTime::now();
+            tracing::info!("the certificate was read again");
+        }
+        Err(error) => tracing::warn!(error = format!("{error:#}"), "the new certificate cannot be used yet"),
+    }
+}
+
+async fn watch_namespaces(client: Client, namespaces: Namespaces, stop: Stop) -> anyhow::Result<()> {
+    let (to, mut from) = mpsc::channel::<()>(1);
+    let (_never, relist) = watch::channel(0);
+    let turn = move |seen: Seen<NamespaceObject>| {
+        match seen {
+            Seen::Applied(object) => namespaces.put(&object.metadata.name, &object.metadata.labels),
+            Seen::Gone(gone) => namespaces.remove(&gone.name),
+            Seen::Complete(_) => {}
+        }
+        None
+    };
+    tokio::select! {
+        () = follow(client, to, relist, turn) => Ok(()),
+        _ = from.recv() => Ok(()),
+        () = stop.requested() => Ok(()),
+    }
+}
