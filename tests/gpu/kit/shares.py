@@ -1,0 +1,329 @@
+"""Stage 1: shares of a card's time, held by divvy-agent's arbiter among PyTorch processes under libdivvy.so.
+
+GPU time of a tenant is told three ways: as the arbiter booked it, as NVML's per-process utilisation has it, and, where the GPU is
+the bottleneck, as iterations times what an iteration takes alone (by events). Throughput is iterations, against the same loop native.
+"""
+import os
+import signal
+import subprocess
+import time
+
+import nvml
+from tenants import HERE, LIBRARY, Arbiter, Gone, Tenant
+
+GPU_BOUND = ("mm", "graph", "long")
+SETTLE = 0.7  # seconds at the beginning of a run that are not judged
+
+
+class Stage:
+    def __init__(self, book, deadline, only):
+        self.book, self.deadline, self.only = book, deadline, only
+        self.card = nvml.Card()
+        self.names = ["a", "b", "c", "d"]
+        self.arbiter = Arbiter(self.card.uuid(), self.names)
+        self.held = [Tenant(name, os.path.join(self.arbiter.folder, name)) for name in self.names]
+        self.free = [Tenant(f"n{i}") for i in range(4)]
+        for tenant in self.held + self.free:
+            tenant.hear(120)
+        self.watch = None
+
+    def end(self):
+        for tenant in self.held + self.free:
+            tenant.end()
+        self.arbiter.end()
+        subprocess.run(["rm", "-rf", self.arbiter.folder])  # the keeper ends when its folder does
+
+    def wanted(self, case, seconds):
+        if self.book.has(case) or (self.only and not any(word in case for word in self.only)):
+            return False
+        if time.monotonic() + seconds + 6 > self.deadline:
+            print(f"   left out for lack of time: {case}", flush=True)
+            return False
+        return True
+
+    def together(self, tenants, kinds, seconds, spans=()):
+        """Runs loops at the same time; what each said, and the window that is judged."""
+        for tenant, kind in zip(tenants, kinds):
+            tenant.prepare(kind)
+        at = time.monotonic() + 0.3
+        for i, (tenant, kind) in enumerate(zip(tenants, kinds)):
+            on, off = spans[i] if i < len(spans) else (0, 0)
+            tenant.tell({"run": kind, "at": at, "seconds": seconds, "on": on, "off": off})
+        with nvml.Watch(self.card) as self.watch:
+            said = [tenant.hear(seconds + 30) for tenant in tenants]
+        time.sleep(0.25)  # the last books arrive
+        return said, at + SETTLE, at + seconds
+
+    def trial(self, case, seconds, what):
+        """Runs a case; whatever goes wrong is written down, and the next one begins with whole tenants."""
+        if not self.wanted(case, seconds):
+            return
+        print(f"-- {case}", flush=True)
+        try:
+            what()
+        except Exception as error:
+            self.book.add(case, f"{type(error).__name__}: {error}", "", False)
+            for tenant in self.held + self.free:
+                if isinstance(error, Gone) or tenant.process.poll() is not None:
+                    try:
+                        tenant.restart()
+                    except Gone as again:
+                        print(f"   {again}", flush=True)
+
+    # --- the cases
+
+    def native(self, kind, seconds=3):
+        case = f"native {kind}"
+
+        def what():
+            (said,), begin, end = self.together(self.free[:1], [kind], seconds)
+            rate = rate_of(said)
+            ms = self.free[0].prepared[kind]
+            clock = sum(self.watch.clocks) / max(1, len(self.watch.clocks))
+            power = sum(self.watch.power) / max(1, len(self.watch.power))
+            told = f"{rate:.1f} it/s, {ms:.3f} ms of GPU time each, NVML {show(self.watch.share(self.free[0].pid, begin, end))} %, {clock:.0f} MHz, {power:.0f} W"
+            self.book.add(case, told, value=rate, ms=ms)
+
+        self.trial(case, seconds, what)
+
+    def unmanaged(self, kinds, seconds=6):
+        case = f"unmanaged {' + '.join(kinds)}"
+
+        def what():
+            said, *_ = self.together(self.free[:len(kinds)], kinds, seconds)
+            rates = [rate_of(s) for s in said]
+            self.book.add(case, " + ".join(f"{r:.1f}" for r in rates) + f" it/s, {self.progress(kinds, rates):.1f} % of alone in all",
+                          value=self.progress(kinds, rates))
+
+        self.trial(case, seconds, what)
+
+    def progress(self, kinds, rates):
+        """How fast all are together, in percent of alone, summed."""
+        return sum(100 * rate / (self.book.value(f"native {kind}") or rate) for kind, rate in zip(kinds, rates))
+
+    def shared(self, parts, seconds=10, label=""):
+        """`parts`: kind, request, limit."""
+        kinds = [kind for kind, *_ in parts]
+        asked = [request for _, request, _ in parts]
+        hard = all(request == limit for _, request, limit in parts)
+        case = f"{label or ('hard' if hard else 'shared')} " + " + ".join(f"{kind} {request / 10:g}" for kind, request, _ in parts)
+
+        def what():
+            tenants = self.held[:len(parts)]
+            self.arbiter.set({t.name: (request, limit) for t, (_, request, limit) in zip(tenants, parts)})
+            said, begin, end = self.together(tenants, kinds, seconds)
+            booked = [100 * self.arbiter.busy(t.name, begin, end) / (end - begin) for t in tenants]
+            seen = [self.watch.share(t.pid, begin, end) for t in tenants]
+            rates = [rate_of(s) for s in said]
+            lone = [100 * rate / (self.book.value(f"native {kind}") or rate) for kind, rate in zip(kinds, rates)]
+            worst = self.worst_second(tenants, asked, begin, end, hard)
+            told = (f"booked {slashes(booked)}, NVML {slashes(seen)}, throughput {slashes(lone)} % of alone"
+                    f" = {slashes(parts_of(lone))}, worst second {worst:.1f} off; {self.turns(tenants)}")
+            self.judge_shares(case, kinds, asked, hard, booked, seen, lone, worst, told)
+
+        self.trial(case, seconds, what)
+
+    def turns(self, tenants):
+        last = [self.arbiter.last(t.name) for t in tenants]
+        return "chunks of " + slashes([a.get("chunk_units", 0) * a.get("unit_ns", 0) / 1000 for a in last]) + " us"
+
+    def worst_second(self, tenants, asked, begin, end, hard):
+        worst, total = 0.0, sum(asked)
+        second = begin
+        while second + 1 <= end:
+            busy = [self.arbiter.busy(t.name, second, second + 1) for t in tenants]
+            parts = [100 * b for b in busy] if hard else parts_of(busy)
+            wanted = [a / 10 for a in asked] if hard else [100 * a / total for a in asked]
+            worst = max([worst] + [abs(p - w) for p, w in zip(parts, wanted)])
+            second += 1
+        return worst
+
+    def judge_shares(self, case, kinds, asked, hard, booked, seen, lone, worst, told):
+        saturating = all(kind in GPU_BOUND for kind in kinds)
+        wanted = [a / 10 for a in asked] if hard else [100 * a / sum(asked) for a in asked]
+        had = booked if hard else parts_of(booked)
+        unmanaged = self.book.value(f"unmanaged {' + '.join(kinds)}")
+        together = 100 * sum(lone) / unmanaged if unmanaged else None
+        if hard:
+            off = max(max(0.0, h - w) for h, w in zip(had, wanted)) if not saturating else max(abs(h - w) for h, w in zip(had, wanted))
+            self.book.add(case, told, "limits within 2 points of time", off <= 2.0)
+        elif saturating:
+            off = max(abs(h - w) for h, w in zip(had, wanted))
+            self.book.add(case, told, "time within 2 points over all, 5 in each second", off <= 2.0 and worst <= 5.0)
+            through = max(abs(p - w) for p, w in zip(parts_of(lone), wanted))
+            self.book.add(case + ", throughput", f"{slashes(parts_of(lone))}, off by {through:.1f}", "as exact as time: within 2 points", through <= 2.0)
+        else:
+            short = min(l - (a / 10 - 2) for l, a in zip(lone, asked))
+            self.book.add(case, told, "each at least its request - 2 points of its lone rate", short >= 0)
+        if together is not None and not hard:
+            least = 99 if saturating else 98
+            self.book.add(case + ", sum", f"{together:.1f} % of unmanaged", f">= {least} %", together >= least)
+        if None not in seen:
+            gap = max(abs(b - s) for b, s in zip(booked, seen))
+            self.book.add(case + ", cross-check", f"booked and NVML differ by {gap:.1f} points", "<= 3", gap <= 3.0)
+
+    def lone(self, kind, limit, seconds=6):
+        case = f"alone {kind}, limit {limit / 10:g}"
+
+        def what():
+            self.arbiter.set({"a": (limit, limit)})
+            (said,), begin, end = self.together(self.held[:1], [kind], seconds)
+            booked = 100 * self.arbiter.busy("a", begin, end) / (end - begin)
+            native = self.book.value(f"native {kind}") or 1
+            seen = self.watch.share(self.held[0].pid, begin, end)
+            told = f"booked {booked:.1f}, NVML {show(seen)}, throughput {100 * rate_of(said) / native:.1f} % of alone"
+            self.book.add(case, told, "within 2 points of time", abs(booked - limit / 10) <= 2.0)
+            if seen is not None:
+                self.book.add(case + ", cross-check", f"NVML {seen:.1f}", "within 3 points of booked", abs(seen - booked) <= 3.0)
+
+        self.trial(case, seconds, what)
+
+    def overhead(self, kind, seconds=4):
+        """Native and held in turns, so that clocks and temperature are the same for both."""
+        case = f"overhead {kind}"
+
+        def what():
+            self.arbiter.set({"a": (500, 1000)})
+            best = {}
+            for tenant in (self.free[0], self.held[0], self.free[0], self.held[0]):
+                (said,), *_ = self.together([tenant], [kind], seconds / 2)
+                best[tenant.name] = max(best.get(tenant.name, 0), rate_of(said))
+            less = 100 * (1 - best["a"] / best["n0"])
+            self.book.add(case, f"{best['a']:.1f} it/s under the library, {best['n0']:.1f} without: {less:+.2f} %", "<= 1 %", less <= 1.0)
+
+        self.trial(case, 2 * seconds, what)
+
+    def elasticity(self, seconds=12):
+        case = "elasticity, 30 (limit 80) beside 50 that sleeps and wakes"
+
+        def what():
+            self.arbiter.set({"a": (300, 800), "b": (500, 1000)})
+            period = 3.0
+            _, begin, _ = self.together(self.held[:2], ["mm", "mm"], seconds, spans=[(0, 0), (period / 2, period / 2)])
+            at = begin - SETTLE
+            grown, back = [], []
+            for k in range(1, int(seconds / period)):
+                wake, sleep = at + k * period, at + k * period + period / 2
+                back.append(100 * self.arbiter.busy("b", wake + 0.2, wake + 1.2))
+                grown.append(100 * self.arbiter.busy("a", sleep + 0.25, sleep + 1.25))
+            told = f"the sleeper has {slashes(back)} % from 200 ms after waking, the other {slashes(grown)} % from 250 ms after"
+            holds = min(back) >= 48 and min(grown) >= 75 and max(grown) <= 83
+            self.book.add(case, told, ">= 48 and 80 +- 3 within 200 ms", holds)
+
+        self.trial(case, seconds, what)
+
+    def killed(self, how, seconds=8):
+        case = f"the arbiter is {how} in the middle"
+
+        def what():
+            self.arbiter.set({"a": (300, 1000), "b": (700, 1000)})
+            tenants = self.held[:2]
+            for tenant in tenants:
+                tenant.prepare("mm")
+            at = time.monotonic() + 0.3
+            for tenant in tenants:
+                tenant.tell({"run": "mm", "at": at, "seconds": seconds})
+            time.sleep(3.3)
+            self.arbiter.process.send_signal(signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+            hit = time.monotonic() - at
+            time.sleep(2.5)
+            if how == "killed":
+                self.arbiter.process.wait()
+                self.arbiter.start()
+            else:
+                self.arbiter.process.send_signal(signal.SIGCONT)
+            said = [tenant.hear(seconds + 30) for tenant in tenants]
+            gap = max(longest_gap(s["marks"], hit - 0.2, hit + 2.5) for s in said)
+            self.book.add(case, f"longest standstill {gap * 1000:.0f} ms, then {slashes([rate_of(s) for s in said])} it/s", "every stream moves within 1 s", gap <= 1.0)
+
+        self.trial(case, seconds, what)
+
+    def launch_cost(self):
+        case = "launch cost"
+
+        def what():
+            program = "/tmp/divvy-gpu-launch"
+            subprocess.run(["cc", "-O2", "-o", program, os.path.join(HERE, "../c/launch.c"), "-ldl", "-lpthread"], check=True)
+            times = {}
+            for shares, label in (((500, 1000), "alone and unlimited"), ((500, 999), "limited")):
+                self.arbiter.set({"a": shares})
+                time.sleep(0.3)
+                for _ in range(3):
+                    for name, env in (("native", {}), (label, {"LD_PRELOAD": LIBRARY, "DIVVY_DIR": os.path.join(self.arbiter.folder, "a")})):
+                        out = subprocess.run([program], env={**os.environ, **env}, capture_output=True, text=True, timeout=60).stdout
+                        times.setdefault(name, []).append(float(out.split()[1]))
+            best = {name: min(found) for name, found in times.items()}
+            for label in ("alone and unlimited", "limited"):
+                more = best[label] - best["native"]
+                self.book.add(f"{case}, {label}", f"{best[label]:.0f} ns a launch, {best['native']:.0f} native: {more:+.0f} ns", "<= 25 ns between boundaries", more <= 25)
+
+        self.trial(case, 20, what)
+
+
+def rate_of(said):
+    return said["count"] / said["seconds"]
+
+
+def parts_of(values):
+    total = sum(values) or 1
+    return [100 * v / total for v in values]
+
+
+def slashes(values):
+    return "/".join(show(v) for v in values)
+
+
+def show(value):
+    return "?" if value is None else f"{value:.1f}"
+
+
+def longest_gap(marks, begin, end):
+    times = [t for t, _ in marks if begin <= t <= end]
+    edges = [begin] + times + [end]
+    return max(b - a for a, b in zip(edges, edges[1:])) if times else end - begin
+
+
+def run(book, deadline, only):
+    stage = Stage(book, deadline, only)
+    try:
+        for kind in ("mm", "small", "resnet"):
+            stage.native(kind)
+        stage.unmanaged(["mm", "mm"])
+        stage.shared([("mm", 300, 1000), ("mm", 700, 1000)])
+        stage.shared([("mm", 100, 1000), ("mm", 900, 1000)])
+        stage.unmanaged(["small", "small"])
+        stage.shared([("small", 300, 1000), ("small", 700, 1000)], 8)
+        stage.unmanaged(["resnet", "resnet"])
+        stage.shared([("resnet", 300, 1000), ("resnet", 700, 1000)])
+        stage.lone("mm", 250)
+        stage.lone("mm", 500)
+        stage.lone("mm", 750)
+        stage.unmanaged(["mm"] * 4)
+        stage.shared([("mm", 100, 1000), ("mm", 200, 1000), ("mm", 300, 1000), ("mm", 400, 1000)])
+        for kind in ("mm", "small", "resnet"):
+            stage.overhead(kind)
+        stage.killed("killed")
+        stage.shared([("mm", 500, 1000), ("mm", 500, 1000)])
+        for kind in ("graph", "long", "decode"):
+            stage.native(kind)
+            stage.unmanaged([kind, kind])
+            stage.shared([(kind, 300, 1000), (kind, 700, 1000)], 8)
+        stage.elasticity()
+        stage.shared([("mm", 300, 300), ("mm", 700, 700)], 8)
+        stage.shared([("resnet", 300, 300), ("resnet", 700, 700)], 8)
+        stage.shared([("small", 300, 300), ("small", 700, 700)], 8)
+        stage.unmanaged(["mm", "small"])
+        stage.shared([("mm", 300, 1000), ("small", 700, 1000)], 8)
+        stage.shared([("mm", 700, 1000), ("small", 300, 1000)], 8)
+        stage.unmanaged(["resnet", "mm"])
+        stage.shared([("resnet", 700, 1000), ("mm", 300, 1000)], 8)
+        stage.shared([("graph", 100, 1000), ("graph", 900, 1000)], 8)
+        stage.shared([("long", 100, 1000), ("long", 900, 1000)], 8)
+        stage.launch_cost()
+        for kind in ("graph", "decode"):
+            stage.overhead(kind)
+        stage.lone("small", 300)
+        stage.lone("resnet", 300)
+        stage.killed("stopped")
+    finally:
+        stage.end()

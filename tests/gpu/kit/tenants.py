@@ -1,0 +1,141 @@
+"""Tenants that stay: PyTorch processes with and without the library, and the arbiter between them."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+KIT = os.path.abspath(os.environ["GPU_KIT"])
+# plain.py for machines without PyTorch.
+WORK = os.environ.get("GPU_WORK", "work.py")
+AGENT, LIBRARY = os.path.join(KIT, "divvy-agent"), os.path.join(KIT, "libdivvy.so")
+
+
+class Gone(Exception):
+    """A tenant did not answer in time, or ended."""
+
+
+class Tenant:
+    """A worker process; restarted when it breaks."""
+
+    def __init__(self, name, folder=None):
+        self.name, self.folder, self.prepared = name, folder, {}
+        self.start()
+
+    def start(self):
+        env = dict(os.environ)
+        if self.folder:
+            env.update(LD_PRELOAD=LIBRARY, DIVVY_DIR=self.folder)
+        self.errors = open(f"/tmp/divvy-gpu-{self.name}.log", "w")
+        self.process = subprocess.Popen(["python3", os.path.join(HERE, WORK)], env=env, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True)
+        self.prepared, self.answers, self.ready = {}, [], threading.Condition()
+        threading.Thread(target=self.read, args=(self.process,), daemon=True).start()
+
+    def read(self, process):
+        for line in process.stdout:
+            if line.startswith("{"):
+                with self.ready:
+                    self.answers.append(json.loads(line))
+                    self.ready.notify_all()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def tell(self, order):
+        try:
+            self.process.stdin.write(json.dumps(order) + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            raise Gone(f"{self.name} ended with {self.process.poll()}")
+
+    def hear(self, seconds):
+        deadline = time.monotonic() + seconds
+        with self.ready:
+            while not self.answers:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise Gone(f"{self.name} said nothing for {seconds:.0f} s, ended: {self.process.poll()}")
+                self.ready.wait(0.2)
+            said = self.answers.pop(0)
+        if "error" in said:
+            raise Gone(f"{self.name}: {said['error']}")
+        return said
+
+    def end(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except OSError:
+            pass
+        self.process.wait()
+
+    def restart(self):
+        self.end()
+        self.start()
+        self.hear(60)
+
+    def prepare(self, kind):
+        if kind not in self.prepared:
+            self.tell({"prepare": kind})
+            self.prepared[kind] = self.hear(90)["ms_per_iteration"]
+        return self.prepared[kind]
+
+
+class Arbiter:
+    """`divvy-agent arbiter` with some tenants, whose shares are changed by writing a file."""
+
+    def __init__(self, uuid, names, folder="/dev/shm/divvy-gpu"):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        self.folder, self.names, self.uuid = folder, names, uuid
+        self.file = os.path.join(folder, "tenants")
+        self.set({})
+        self.books, self.start_time = [], 0.0
+        self.start()
+
+    def start(self):
+        self.log = open("/tmp/divvy-gpu-arbiter.log", "a")
+        self.process = subprocess.Popen([AGENT, "arbiter", "--dir", self.folder, "--tenants", "@" + self.file, "--device",
+                                         self.uuid, "--keeper", "--report", "100"], stdout=subprocess.PIPE, stderr=self.log,
+                                        text=True, start_new_session=True)
+        if "ready" not in self.process.stdout.readline():
+            raise SystemExit("the arbiter does not start; see /tmp/divvy-gpu-arbiter.log")
+        threading.Thread(target=self.read, args=(self.process,), daemon=True).start()
+
+    def read(self, process):
+        for line in process.stdout:
+            if line.startswith("{"):
+                accounts = json.loads(line)["accounts"]
+                self.books.append((time.monotonic(), {key.split()[0]: account for key, account in accounts.items()}))
+
+    def set(self, shares):
+        """Shares of the named tenants; all others keep nothing and need nothing."""
+        every = {name: (0, 1000) for name in self.names} | shares
+        text = " ".join(f"{name}={request}/{limit}" for name, (request, limit) in every.items())
+        with open(self.file + ".new", "w") as file:
+            file.write(text)
+        os.rename(self.file + ".new", self.file)
+
+    def busy(self, name, begin, end):
+        """Booked GPU time of a tenant between two moments, in seconds."""
+        def at(moment):
+            before = [(t, b[name]["busy_ns"]) for t, b in self.books if name in b and t <= moment]
+            after = [(t, b[name]["busy_ns"]) for t, b in self.books if name in b and t > moment]
+            if not before or not after:
+                return (before[-1:] or after[:1] or [(0, 0)])[0][1]
+            (t0, b0), (t1, b1) = before[-1], after[0]
+            return b0 + (b1 - b0) * (moment - t0) / (t1 - t0)
+        return (at(end) - at(begin)) / 1e9
+
+    def last(self, name):
+        return self.books[-1][1].get(name, {}) if self.books else {}
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
