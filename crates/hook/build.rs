@@ -258,15 +258,27 @@ fn hook(which: &str, result: &str, symbol: &Symbol, expression: &str, typed: &[(
     let (path, arguments) = expression.split_once('(').unwrap_or_else(|| panic!("hooks.tsv: {expression} is no call"));
     let arguments = arguments.strip_suffix(')').unwrap_or(arguments);
     let arguments = if arguments.is_empty() { String::new() } else { format!("{arguments}, ") };
+    let name_here = format!("super::NAMES.name(super::at::{name})");
+    // Launches come by the million: nothing is kept for a trace that is off. For all others the code is not worth having twice.
+    let end = if path.starts_with("launch::") {
+        format!(
+            "if crate::trace::on() {{\n            return crate::trace::around({name_here}, &[{traced}], hooked);\n        }}\n        hooked()"
+        )
+    } else {
+        format!(
+            "let status = hooked();\n        if crate::trace::on() {{\n            \
+             crate::trace::call({name_here}, &[{traced}], status);\n        }}\n        status"
+        )
+    };
     format!(
         "    #[cfg_attr(not(test), unsafe(no_mangle))]\n    pub(super) unsafe extern \"C\" fn {name}({parameters}) -> {result} {{\n        \
          let Some(real) = super::real::{name}() else {{ return super::absent() }};\n        \
          // SAFETY: the caller's own arguments, unchanged.\n        \
-         let go = || unsafe {{ real({passed}) }};\n        let traced: &[u64] = &[{traced}];\n{default}        \
-         // SAFETY: the arguments are the caller's, with the meaning the table gives them.\n        \
-         let status = unsafe {{ {path}({arguments}go) }};\n        \
-         if crate::trace::on() {{\n            crate::trace::call(super::NAMES.name(super::at::{name}), traced, status as u64);\n        }}\n        \
-         status\n    }}\n\n"
+         let go = || unsafe {{ real({passed}) }};\n        \
+         let hooked = || {{\n{default}            \
+         // SAFETY: the arguments are the caller's, with the meaning the table gives them.\n            \
+         unsafe {{ {path}({arguments}go) }}\n        }};\n        \
+         {end}\n    }}\n\n"
     )
 }
 

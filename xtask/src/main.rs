@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod cluster;
 mod codegen;
 mod fakedriver;
@@ -26,6 +27,8 @@ enum Chore {
     /// A real Kubernetes on this machine
     #[command(subcommand)]
     Cluster(cluster::Chore),
+    /// Measure something, side by side
+    Bench(bench::Args),
     /// The fake NVIDIA driver in a directory, for programs to run on
     Fakedriver(fakedriver::Args),
 }
@@ -33,6 +36,7 @@ enum Chore {
 fn main() -> anyhow::Result<()> {
     match Args::parse().chore {
         Chore::Test(args) => test::run(&args),
+        Chore::Bench(args) => bench::run(&args),
         Chore::Codegen => codegen::run(),
         Chore::Cluster(chore) => cluster::run(&chore),
         Chore::Fakedriver(args) => fakedriver::run(&args),

@@ -24,9 +24,13 @@ use crate::nvml::devices::Cards;
 use crate::{files, liveness};
 
 /// The state of a process.
+#[repr(C)]
 pub(crate) struct Process {
+    // Together on one line, for every launch looks at them.
     /// [`UNKNOWN`] and so on.
     state: AtomicU32,
+    gate: AtomicPtr<GatePage>,
+    ledger: AtomicPtr<Ledger>,
     /// The process that wrote this, for kernels that do not wipe.
     pid: AtomicU32,
     attaching: Lock<()>,
@@ -65,6 +69,8 @@ const MEMBER: u32 = 1;
 const OUTSIDE: u32 = 2;
 /// In one whose pages cannot be used: nothing new is allowed.
 const BROKEN: u32 = 3;
+/// In a container, on a kernel that does not wipe memory at a fork: every call looks whether it is in a child.
+const UNSURE: u32 = 4;
 
 static HERE: AtomicPtr<Process> = AtomicPtr::new(null_mut());
 /// Set where the kernel cannot wipe memory at a fork.
@@ -99,9 +105,9 @@ pub(crate) struct Member {
 #[inline]
 pub(crate) fn standing() -> Standing {
     // SAFETY: set once to a mapping that is never unmapped.
-    let known = unsafe { HERE.load(Ordering::Acquire).as_ref() }.map_or(UNKNOWN, |p| p.state.load(Ordering::Acquire));
-    match known {
-        MEMBER if CHECK_PID.load(Ordering::Relaxed) == 0 => member(),
+    let Some(process) = (unsafe { HERE.load(Ordering::Acquire).as_ref() }) else { return attach() };
+    match process.state.load(Ordering::Acquire) {
+        MEMBER => Standing::Member(process.member()),
         OUTSIDE => Standing::Outside,
         BROKEN => Standing::Broken,
         _ => attach(),
@@ -117,36 +123,31 @@ pub(crate) fn of_container() -> Option<Member> {
     }
 }
 
-/// Only after `state` said MEMBER: then all three are set.
-#[inline]
-fn member() -> Standing {
-    // SAFETY: set before the state was, to mappings that are never unmapped.
-    unsafe {
-        match (
-            HERE.load(Ordering::Relaxed).as_ref(),
-            GATE.load(Ordering::Relaxed).as_ref(),
-            LEDGER.load(Ordering::Relaxed).as_ref(),
-        ) {
-            (Some(process), Some(gate), Some(ledger)) => Standing::Member(Member { process, gate, ledger }),
-            _ => Standing::Broken,
-        }
+impl Process {
+    /// Only after the state said that this is one.
+    #[inline]
+    fn member(&'static self) -> Member {
+        // SAFETY: both were set before the state was, to mappings that are never unmapped.
+        let (gate, ledger) = unsafe { (&*self.gate.load(Ordering::Relaxed), &*self.ledger.load(Ordering::Relaxed)) };
+        Member { process: self, gate, ledger }
     }
 }
 
 #[cold]
 fn attach() -> Standing {
     let Some(process) = own_memory() else { return Standing::Broken };
-    if CHECK_PID.load(Ordering::Relaxed) != 0 {
+    let unsure = CHECK_PID.load(Ordering::Relaxed) != 0;
+    if unsure {
         start_over_in_a_child(process);
     }
     let _one_at_a_time = process.attaching.lock();
     if process.state.load(Ordering::Acquire) == UNKNOWN {
         process.pid.store(own_pid(), Ordering::Relaxed);
-        let state = match files::open() {
+        let state = match files() {
             Ok(Some((gate, ledger))) => {
-                GATE.store(gate, Ordering::Relaxed);
-                LEDGER.store(ledger, Ordering::Relaxed);
-                MEMBER
+                process.gate.store(gate, Ordering::Relaxed);
+                process.ledger.store(ledger, Ordering::Relaxed);
+                if unsure { UNSURE } else { MEMBER }
             }
             Ok(None) => OUTSIDE,
             Err(fault) => {
@@ -157,10 +158,24 @@ fn attach() -> Standing {
         process.state.store(state, Ordering::Release);
     }
     match process.state.load(Ordering::Acquire) {
-        MEMBER => member(),
+        MEMBER | UNSURE => Standing::Member(process.member()),
         OUTSIDE => Standing::Outside,
         _ => Standing::Broken,
     }
+}
+
+/// The shared files, mapped once: a child has its parent's mappings.
+fn files() -> Result<Option<(*mut GatePage, *mut Ledger)>, files::Fault> {
+    let (gate, ledger) = (GATE.load(Ordering::Acquire), LEDGER.load(Ordering::Acquire));
+    if !gate.is_null() && !ledger.is_null() {
+        return Ok(Some((gate, ledger)));
+    }
+    let opened = files::open()?;
+    if let Some((gate, ledger)) = opened {
+        GATE.store(gate, Ordering::Release);
+        LEDGER.store(ledger, Ordering::Release);
+    }
+    Ok(opened)
 }
 
 /// The memory of [`Process`], mapped at the first call of all.

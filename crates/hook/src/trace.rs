@@ -73,8 +73,17 @@ impl core::fmt::Display for Name<'_> {
 
 /// One call of a hooked function with its arguments and its status.
 #[cold]
-pub(crate) fn call(name: &CStr, arguments: &[u64], status: u64) {
+pub(crate) fn call(name: &CStr, arguments: &[u64], status: u32) {
     write(format_args!("{}({}) = {status}", Name(name), Arguments(arguments)));
+}
+
+/// The same, around the call.
+#[cold]
+#[inline(never)]
+pub(crate) fn around(name: &CStr, arguments: &[u64], hooked: impl FnOnce() -> u32) -> u32 {
+    let status = hooked();
+    call(name, arguments, status);
+    status
 }
 
 /// One lookup and what it was answered with.
