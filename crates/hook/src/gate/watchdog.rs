@@ -9,6 +9,7 @@ use divvy_shm::clock::monotonic_ns;
 use divvy_shm::gate::OPEN;
 use divvy_shm::{GatePage, MAX_DEVICES};
 
+use crate::loader::own_next;
 use crate::process::Member;
 
 const LOOK_US: libc::c_uint = 200_000;
@@ -20,19 +21,31 @@ pub(super) fn start(member: Member, page: &'static GatePage) {
     if member.process.streams.watched.swap(1, Ordering::AcqRel) != 0 {
         return;
     }
+    // Linked to, they would tie us to the glibc we were built on: since 2.34 they carry a new version.
+    type Create = unsafe extern "C" fn(
+        *mut libc::pthread_t,
+        *const c_void,
+        extern "C" fn(*mut c_void) -> *mut c_void,
+        *mut c_void,
+    ) -> i32;
+    type Detach = unsafe extern "C" fn(libc::pthread_t) -> i32;
+    let (Some(create), Some(detach)) = (own_next::<Create>(c"pthread_create"), own_next::<Detach>(c"pthread_detach"))
+    else {
+        return;
+    };
     // SAFETY: the thread's argument lives as long as the process. All signals stay with the program's own threads.
     unsafe {
         let mut all: libc::sigset_t = core::mem::zeroed();
         let mut before: libc::sigset_t = core::mem::zeroed();
         libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        libc::sigprocmask(libc::SIG_SETMASK, &all, &mut before);
         let mut thread: libc::pthread_t = core::mem::zeroed();
         let argument = core::ptr::from_ref(page).cast_mut().cast::<c_void>();
-        let started = libc::pthread_create(&mut thread, core::ptr::null(), watch, argument) == 0;
+        let started = create(&mut thread, core::ptr::null(), watch, argument) == 0;
         if started {
-            libc::pthread_detach(thread);
+            detach(thread);
         }
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, null_mut());
+        libc::sigprocmask(libc::SIG_SETMASK, &before, null_mut());
     }
 }
 
