@@ -1,5 +1,4 @@
 //! Tenants on a machine of their own: processes of the `tenant` example, each driven line by line.
-#![expect(clippy::unwrap_used, reason = "a test that cannot set up fails")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
