@@ -133,6 +133,8 @@ pub struct Pages {
     pub gate: PathBuf,
     /// This container's ledger page.
     pub ledger: PathBuf,
+    /// A folder for what its dialect's system promised it.
+    pub own: PathBuf,
     /// The library, under its content's name.
     pub library: PathBuf,
     /// A file that says [`inside::LIBRARY`], to be the container's `/etc/ld.so.preload`.

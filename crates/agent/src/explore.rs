@@ -28,7 +28,6 @@ pub async fn run(
     node: Arc<Node>,
     every: Duration,
     sys: PathBuf,
-    driver: watch::Sender<String>,
     mut view: watch::Receiver<Option<NodeView>>,
     stop: Stop,
 ) -> anyhow::Result<()> {
@@ -36,7 +35,7 @@ pub async fn run(
         let (looking, sys) = (node.clone(), sys.clone());
         let look = tokio::task::spawn_blocking(move || look(&looking, &sys)).await?;
         let cordoned = view.borrow_and_update().as_ref().map(|v| v.cordoned.clone()).unwrap_or_default();
-        take(&node, look, &cordoned, &driver);
+        take(&node, look, &cordoned);
         tokio::select! {
             () = tokio::time::sleep(every) => {}
             Ok(()) = view.changed() => {}
@@ -78,17 +77,12 @@ fn look(node: &Node, sys: &std::path::Path) -> Look {
     look
 }
 
-fn take(node: &Node, mut look: Look, cordoned: &BTreeSet<DeviceId>, driver: &watch::Sender<String>) {
+fn take(node: &Node, mut look: Look, cordoned: &BTreeSet<DeviceId>) {
     let unhealthy = BTreeMap::new();
     for devices in &mut look.devices {
         mark(devices, &unhealthy, cordoned);
     }
-    driver.send_if_modified(|old| {
-        let changed = *old != look.driver;
-        *old = look.driver;
-        changed
-    });
-    node.set_devices(look.devices);
+    node.set_devices(look.devices, look.driver);
     node.set_foreign(foreign(&look.usage, |pid| is_ours(node, pid)));
 }
 

@@ -5,6 +5,7 @@
 //! RUN/containers/UID/pod.json       what the pod holds, and since when
 //! RUN/containers/UID/NAME/gate      the container's pages
 //! RUN/containers/UID/NAME/ledger
+//! RUN/containers/UID/NAME/own/      folders that its dialect's system promised
 //! RUN/containers/UID/NAME/library   the version of libdivvy.so it was given
 //! RUN/containers/UID/NAME/slots     the ids under which its CDI specs were written
 //! ```
@@ -70,11 +71,22 @@ impl Home {
         uid: &PodUid,
         name: &ContainerName,
         config: &ContainerConfig,
-        shelf: &Shelf,
+        shelf: Option<&Shelf>,
         slots: &[String],
     ) -> io::Result<Pages> {
         let dir = self.container(uid, name)?;
         fs::create_dir_all(&dir)?;
+        write(&dir.join("slots"), slots.join("\n").as_bytes())?;
+        let mut pages = Pages {
+            socket_dir: self.socket_dir(),
+            gate: dir.join(place::GATE),
+            ledger: dir.join(place::LEDGER),
+            own: dir.join("own"),
+            library: PathBuf::new(),
+            preload: PathBuf::new(),
+        };
+        // A container whose devices the library does not keep needs no pages.
+        let Some(shelf) = shelf else { return Ok(pages) };
         match GateWriter::open(&dir) {
             Ok(gate) => gate.set_config(config)?,
             Err(_) => drop(GateWriter::create(&dir, config)?),
@@ -83,14 +95,14 @@ impl Home {
             drop(LedgerFile::create(&dir, config.devices.len())?);
         }
         write(&dir.join("library"), shelf.current().as_bytes())?;
-        write(&dir.join("slots"), slots.join("\n").as_bytes())?;
-        Ok(Pages {
-            socket_dir: self.socket_dir(),
-            gate: dir.join(place::GATE),
-            ledger: dir.join(place::LEDGER),
-            library: shelf.library(shelf.current()),
-            preload: shelf.preload(shelf.current()),
-        })
+        pages.library = shelf.library(shelf.current());
+        pages.preload = shelf.preload(shelf.current());
+        Ok(pages)
+    }
+
+    /// Was the container given its devices?
+    pub fn is_prepared(&self, uid: &PodUid, name: &ContainerName) -> bool {
+        self.container(uid, name).is_ok_and(|dir| dir.join("slots").exists())
     }
 
     /// Writes down what a pod holds.
@@ -228,12 +240,12 @@ mod tests {
                 std::slice::from_ref(&device),
             )
         };
-        let pages = home.prepare(&uid, &name, &config(4), &shelf, &["s000".into()]).unwrap();
+        let pages = home.prepare(&uid, &name, &config(4), Some(&shelf), &["s000".into()]).unwrap();
         let reader = GateReader::open(pages.gate.parent().unwrap()).unwrap();
         assert_eq!(reader.config().1.devices[0].memory_limit, 4 << 30);
         assert_eq!(reader.config().1.devices[0].uuid[15], 0x0a);
         let again = Home::open(&root.path().join("run")).unwrap();
-        again.prepare(&uid, &name, &config(6), &shelf, &["s000".into()]).unwrap();
+        again.prepare(&uid, &name, &config(6), Some(&shelf), &["s000".into()]).unwrap();
         assert_eq!(reader.config().1.devices[0].memory_limit, 6 << 30);
         assert_eq!(again.libraries().unwrap(), BTreeSet::from([shelf.current().to_owned()]));
         assert_eq!(again.forget(&uid).unwrap(), ["s000"]);

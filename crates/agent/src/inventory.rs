@@ -7,9 +7,7 @@ use divvy_core::device::{Device, DeviceKind, Inventory, MemoryUnit};
 use divvy_core::id::{DeviceId, PodUid};
 use divvy_core::keys;
 use divvy_core::units::Bytes;
-
-/// gpu-manager counts memory in blocks of this size.
-const VCUDA_BLOCK: u64 = 256 << 20;
+use divvy_dialects::node::emulate_node;
 
 /// Whose resource names the node's status shows besides our own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -18,6 +16,17 @@ pub enum Advertise {
     Native,
     /// Also those of every emulated system.
     All,
+}
+
+/// How the node presents itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Whose names to show.
+    pub advertise: Advertise,
+    /// The unit of gpushare's memory.
+    pub memory_unit: MemoryUnit,
+    /// Slots per device.
+    pub slots_per_device: usize,
 }
 
 /// Everything that goes into the annotation.
@@ -50,31 +59,17 @@ impl Facts<'_> {
     }
 
     /// What `kubectl describe node` shows under Capacity. Devices that take no new work still count: pods run on them.
-    pub fn capacity(&self, slots_per_device: usize, advertise: Advertise) -> BTreeMap<&'static str, u64> {
-        let of = |kind: DeviceKind| self.devices.iter().filter(move |d| d.kind == kind);
-        let slots = slots_per_device as u64;
-        let (cards, mlus) = (of(DeviceKind::Gpu).count() as u64, of(DeviceKind::Mlu).count() as u64);
-        let memory: u64 = of(DeviceKind::Gpu).map(|d| d.bookable_memory().0).sum();
-        let share: u64 = of(DeviceKind::Gpu).map(|d| u64::from(d.bookable_share().0)).sum();
-        let mut capacity = BTreeMap::new();
-        if cards > 0 {
-            capacity.insert(keys::GPU, cards * slots);
-            capacity.insert(keys::GPU_MEMORY, memory);
-            capacity.insert(keys::GPU_SHARE, share);
-        }
-        if advertise == Advertise::Native {
-            return capacity;
-        }
-        if cards > 0 {
-            capacity.insert(keys::VCUDA_CORE, share / 10);
-            capacity.insert(keys::VCUDA_MEMORY, memory / VCUDA_BLOCK);
-            capacity.insert(keys::GPUSHARE_COUNT, cards);
-            let unit = self.memory_unit.of(1).0;
-            capacity.insert(keys::GPUSHARE_MEMORY, of(DeviceKind::Gpu).map(|d| d.bookable_memory().0 / unit).sum());
-            capacity.insert(keys::VGPU_COUNT, cards * slots);
-        }
-        if mlus > 0 {
-            capacity.insert(keys::MLU_COUNT, mlus * slots);
+    pub fn capacity(&self, node: &str, style: Style) -> BTreeMap<String, u64> {
+        let mut capacity = match style.advertise {
+            Advertise::Native => BTreeMap::new(),
+            Advertise::All => emulate_node(node, &self.inventory(0)).capacity,
+        };
+        let cards: Vec<&Device> = self.devices.iter().filter(|d| d.kind == DeviceKind::Gpu).collect();
+        if !cards.is_empty() {
+            let slots = style.slots_per_device as u64;
+            capacity.insert(keys::GPU.into(), cards.len() as u64 * slots);
+            capacity.insert(keys::GPU_MEMORY.into(), cards.iter().map(|d| d.bookable_memory().0).sum());
+            capacity.insert(keys::GPU_SHARE.into(), cards.iter().map(|d| u64::from(d.bookable_share().0)).sum());
         }
         capacity
     }
@@ -85,22 +80,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cards_of_different_size_each_count_with_their_own_and_units_are_floored_per_card() {
-        // AL-21: cards of 12 and 16 units make 28. AL-14: 32510 MiB is 31 GiB.
-        let device = |i: u32, mib| Device::gpu(format!("G{i}"), i, "T4", Bytes::mib(mib));
-        let capacity = |devices: &[Device], unit| {
-            let (refused, foreign) = (BTreeMap::new(), BTreeMap::new());
-            Facts { devices, driver: "", memory_unit: unit, refused: &refused, foreign: &foreign }
-                .capacity(16, Advertise::All)
-        };
-        let mixed = capacity(&[device(0, 12 << 10), device(1, 16 << 10)], MemoryUnit::GiB);
-        assert_eq!(mixed[keys::GPUSHARE_MEMORY], 28);
-        assert_eq!(mixed[keys::GPUSHARE_COUNT], 2);
-        assert_eq!(mixed[keys::VCUDA_CORE], 200);
-        assert_eq!(mixed[keys::VCUDA_MEMORY], 28 * 4);
-        assert_eq!(mixed[keys::GPU_SHARE], 2000);
-        assert_eq!(capacity(&[device(0, 32510)], MemoryUnit::GiB)[keys::GPUSHARE_MEMORY], 31);
-        assert_eq!(capacity(&[device(0, 32510)], MemoryUnit::MiB)[keys::GPUSHARE_MEMORY], 32510);
-        assert!(capacity(&[], MemoryUnit::GiB).is_empty());
+    fn the_status_shows_our_names_and_on_demand_everybody_elses() {
+        let devices = [0, 1].map(|i| Device::gpu(format!("G{i}"), i, "T4", Bytes::gib(16)));
+        let (refused, foreign) = (BTreeMap::new(), BTreeMap::new());
+        let facts =
+            Facts { devices: &devices, driver: "", memory_unit: MemoryUnit::GiB, refused: &refused, foreign: &foreign };
+        let style = |advertise| Style { advertise, memory_unit: MemoryUnit::GiB, slots_per_device: 16 };
+        let all = facts.capacity("n", style(Advertise::All));
+        assert_eq!((all[keys::GPU], all[keys::GPU_MEMORY], all[keys::GPU_SHARE]), (32, 32 << 30, 2000));
+        assert_eq!((all[keys::VCUDA_CORE], all[keys::GPUSHARE_MEMORY]), (200, 32));
+        let ours = facts.capacity("n", style(Advertise::Native));
+        assert_eq!(ours.keys().collect::<Vec<_>>(), [keys::GPU, keys::GPU_MEMORY, keys::GPU_SHARE]);
+        assert!(Facts { devices: &[], ..facts }.capacity("n", style(Advertise::All)).is_empty());
     }
 }

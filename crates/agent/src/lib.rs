@@ -8,6 +8,7 @@
 //! node        the decision: may this container start, and with what (edits/)
 //! arbiter/    opens and closes gates        keeper    does so when the agent is gone
 //! plugin/     carries it in by CDI           home, library   pages and library on the host
+//! shim/       carries it in by CRI           promise         what the dialect's system promised
 //! ```
 
 pub mod arbiter;
@@ -24,11 +25,14 @@ pub mod kubelet;
 pub mod ledger;
 pub mod library;
 pub mod node;
+pub mod patches;
 pub mod plugin;
 pub mod pods;
+pub mod promise;
 pub mod publish;
 pub mod run;
 pub mod runtime;
+pub mod shim;
 pub mod socket;
 #[cfg(test)]
 mod testing;

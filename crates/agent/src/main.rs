@@ -17,6 +17,8 @@ enum Task {
     Arbiter(Box<divvy_agent::arbiter::standalone::Args>),
     /// Watch over an arbiter's gates, and open them by fixed turns when it is gone
     Keeper(Box<divvy_agent::keeper::Args>),
+    /// Stand between kubelet and container runtime and carry grants in there
+    CriShim(Box<divvy_agent::shim::Args>),
     /// Print the devices of this machine as JSON, and what stands in the way of others
     Discover(Box<divvy_agent::device::Settings>),
 }
@@ -31,6 +33,10 @@ fn main() -> anyhow::Result<()> {
         }
         Task::Arbiter(args) => divvy_agent::arbiter::standalone::run(&args),
         Task::Keeper(args) => divvy_agent::keeper::run(&args),
+        Task::CriShim(args) => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            runtime.block_on(divvy_agent::shim::run(*args))
+        }
         Task::Discover(settings) => divvy_agent::device::print(&settings),
     }
 }

@@ -18,12 +18,15 @@ use divvy_core::units::Bytes;
 use tokio::sync::watch;
 
 use crate::device::{Part, Provider};
-use crate::edits::{self, ContainerEdits};
+use crate::edits::{self, ContainerEdits, Mount};
 use crate::home::{self, Home};
+use crate::inventory::{Facts, Style};
 use crate::ledger::{Ledger, Refusal};
 use crate::library::Shelf;
 use crate::pods::{PodView, Pods};
+use crate::promise::{self, Ground};
 use crate::runtime::Running;
+use divvy_dialects::Emulation;
 
 /// The kubelet can be ahead of our watch by a moment; after that something is wrong, and it will ask again.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -57,12 +60,17 @@ struct State {
     /// Which provider has which device, by its place in the list of providers.
     provider_of: BTreeMap<DeviceId, usize>,
     foreign: BTreeMap<DeviceId, Bytes>,
+    driver: String,
     ledger: Ledger,
     refused: BTreeMap<PodUid, String>,
 }
 
 /// The node.
 pub struct Node {
+    /// Its name.
+    pub name: String,
+    /// How it presents itself.
+    pub style: Style,
     /// Its pods.
     pub pods: Pods,
     /// Its vendors.
@@ -77,6 +85,8 @@ pub struct Node {
 impl Node {
     /// A node that remembers what its home says, and knows no devices yet.
     pub fn new(
+        name: String,
+        style: Style,
         pods: Pods,
         providers: Vec<Box<dyn Provider>>,
         home: Home,
@@ -88,7 +98,7 @@ impl Node {
             state.ledger.restore(uid, holder);
         }
         let changed = watch::Sender::new(0);
-        Ok(Node { pods, providers, home, shelf, cdi, state: Mutex::new(state), changed })
+        Ok(Node { name, style, pods, providers, home, shelf, cdi, state: Mutex::new(state), changed })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -140,8 +150,13 @@ impl Node {
         self.state().ledger.clone()
     }
 
+    /// The driver's version.
+    pub fn driver(&self) -> String {
+        self.state().driver.clone()
+    }
+
     /// Takes a new look at the devices: per provider, in the providers' order.
-    pub fn set_devices(&self, per_provider: Vec<Vec<Device>>) {
+    pub fn set_devices(&self, per_provider: Vec<Vec<Device>>, driver: String) {
         let mut state = self.state();
         let provider_of = per_provider
             .iter()
@@ -149,10 +164,11 @@ impl Node {
             .flat_map(|(at, devices)| devices.iter().map(move |d| (d.id.clone(), at)))
             .collect();
         let devices: Vec<Device> = per_provider.into_iter().flatten().collect();
-        if state.explored && state.devices == devices {
+        if state.explored && state.devices == devices && state.driver == driver {
             return;
         }
         state.explored = true;
+        state.driver = driver;
         state.devices = devices;
         state.provider_of = provider_of;
         drop(state);
@@ -257,16 +273,45 @@ impl Node {
         for (at, parts) in by_provider {
             vendors.push(self.providers[at].edits(&parts).map_err(|e| e.to_string())?);
         }
-        let promised = ContainerEdits::default();
         let config = home::config(format!("{}/{container}", pod.pod), slices, &devices);
-        let Some(shelf) = shelf else {
-            return Ok(edits::edits(slices, vendors, promised, &nowhere()));
-        };
         let pages = self
             .home
             .prepare(uid, container, &config, shelf, slots)
             .map_err(|e| format!("cannot make the container's pages: {e}"))?;
+        let promised = promise::for_container(&self.emulation(pod, devices), container);
+        let driver: Vec<Mount> = vendors.iter().flat_map(|v| v.mounts.clone()).collect();
+        let ground = Ground { own: &pages.own, library: &pages.library, driver: &driver };
+        let (promised, writes) = promise::plan(&promised, &ground, |path| path.exists());
+        promise::write(&writes).map_err(|e| format!("cannot write what the container was promised: {e}"))?;
         Ok(edits::edits(slices, vendors, promised, &pages))
+    }
+
+    /// What users of the pod's dialect are to find.
+    fn emulation(&self, pod: &PodView, devices: Vec<Device>) -> Emulation {
+        let Some(Ok(grant)) = &pod.grant else { return Emulation::default() };
+        let (refused, foreign) = (BTreeMap::new(), BTreeMap::new());
+        let facts = Facts {
+            devices: &devices,
+            driver: &self.state().driver.clone(),
+            memory_unit: self.style.memory_unit,
+            refused: &refused,
+            foreign: &foreign,
+        };
+        let others = self.pods.all();
+        let ports = promise::ports(others.iter().map(AsRef::as_ref).filter(|other| other.uid != pod.uid));
+        promise::of(pod, grant, &self.name, &facts.inventory(0), &ports)
+    }
+
+    /// Annotations that read differently now that every container of the pod has been given its devices.
+    pub fn started(&self, uid: &PodUid) -> Option<(Arc<PodView>, BTreeMap<String, String>)> {
+        let pod = self.pods.get(uid)?;
+        let Some(Ok(grant)) = &pod.grant else { return None };
+        if !grant.containers.iter().all(|c| self.home.is_prepared(uid, &c.name)) {
+            return None;
+        }
+        let mut started = self.emulation(&pod, self.devices()).started;
+        started.retain(|key, value| pod.annotation(key) != Some(value));
+        (!started.is_empty()).then_some((pod, started))
     }
 
     /// Writes a container's CDI specs.
@@ -363,17 +408,6 @@ fn adopt_strangers(ledger: &mut Ledger, pods: &Pods, running: &Running) -> Vec<P
         }
     }
     strangers.into_iter().map(|pod| pod.uid.clone()).collect()
-}
-
-/// Pages of a container that has none.
-fn nowhere() -> edits::Pages {
-    edits::Pages {
-        socket_dir: PathBuf::new(),
-        gate: PathBuf::new(),
-        ledger: PathBuf::new(),
-        library: PathBuf::new(),
-        preload: PathBuf::new(),
-    }
 }
 
 /// Marks what the node knows about its devices besides what their vendors say.

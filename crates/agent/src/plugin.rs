@@ -23,6 +23,7 @@ use crate::events::Events;
 use crate::identity::{self, Owner};
 use crate::kubelet::Kubelet;
 use crate::node::{No, Node};
+use crate::patches::{Change, Patches};
 use crate::runtime::Runtime;
 
 pub mod serve;
@@ -46,6 +47,7 @@ pub struct Plugin {
     pub(crate) kubelet: Kubelet,
     pub(crate) runtime: Runtime,
     pub(crate) events: Events,
+    pub(crate) patches: Patches,
     pub(crate) slots: Slots,
     pub(crate) carrier: Carrier,
 }
@@ -107,6 +109,9 @@ impl Plugin {
             .map_err(|e| Status::internal(format!("writing the CDI spec panicked: {e}")))?
             .map_err(|e| Status::internal(format!("cannot write the CDI spec: {e}")))?;
         tracing::info!(%uid, %container, "a container may start");
+        if let Some((pod, annotations)) = self.node.started(&uid) {
+            self.patches.change(&pod.pod, &uid, Change::Annotations(annotations));
+        }
         Ok(())
     }
 }

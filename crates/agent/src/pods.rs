@@ -13,6 +13,7 @@ use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{Container, Pod};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::identity::{Member, Seen};
@@ -34,6 +35,8 @@ pub struct PodView {
     pub ask: Option<GpuAsk>,
     /// What its status says of containers that have run. Late: the runtime knows first.
     pub seen: Seen,
+    /// The pod as it was written (metadata and spec), for a pod with a grant; null for others.
+    pub manifest: Arc<Value>,
 }
 
 impl PodView {
@@ -55,8 +58,20 @@ impl PodView {
             grant: read(keys::GRANT).map(|text| effective_grant(text, read(keys::GRANT_OVERRIDE))),
             ask: read(keys::ASK).and_then(|text| serde_json::from_str(text).ok()),
             seen: seen(pod),
+            manifest: Arc::new(if annotations.contains_key(keys::GRANT) { manifest(pod) } else { Value::Null }),
         })
     }
+
+    /// An annotation of a pod with a grant.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.manifest.get("metadata")?.get("annotations")?.get(key)?.as_str()
+    }
+}
+
+fn manifest(pod: &Pod) -> Value {
+    let mut metadata = pod.metadata.clone();
+    metadata.managed_fields = None;
+    json!({"kind": "Pod", "metadata": metadata, "spec": pod.spec})
 }
 
 fn member(container: &Container, early: bool) -> Member {
@@ -239,8 +254,6 @@ impl Pods {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn pod(annotations: serde_json::Value) -> PodView {

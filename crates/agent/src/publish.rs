@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use divvy_core::device::{Inventory, MemoryUnit};
+use divvy_core::device::Inventory;
 use divvy_core::id::DeviceId;
 use divvy_core::keys;
 use divvy_service::Stop;
@@ -17,7 +17,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::inventory::{Advertise, Facts};
+use crate::inventory::Facts;
 use crate::node::Node;
 
 /// Several changes at once become one write.
@@ -54,17 +54,6 @@ impl NodeView {
     }
 }
 
-/// How the node presents itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Style {
-    /// Whose names to show.
-    pub advertise: Advertise,
-    /// The unit of gpushare's memory.
-    pub memory_unit: MemoryUnit,
-    /// Slots per device.
-    pub slots_per_device: usize,
-}
-
 /// Follows the node object into `view`.
 pub async fn follow(
     client: Client,
@@ -99,15 +88,13 @@ pub async fn publish(
     client: Client,
     name: String,
     node: Arc<Node>,
-    style: Style,
-    driver: watch::Receiver<String>,
     mut view: watch::Receiver<Option<NodeView>>,
     stop: Stop,
 ) -> anyhow::Result<()> {
     let api: Api<NodeObject> = Api::all(client);
     let mut changes = node.changes();
     loop {
-        let wait = match write_once(&api, &name, &node, style, &driver, &view).await {
+        let wait = match write_once(&api, &name, &node, &view).await {
             Ok(()) => None,
             Err(error) => {
                 tracing::warn!(%error, "cannot write this node's inventory; trying again");
@@ -137,15 +124,14 @@ async fn write_once(
     api: &Api<NodeObject>,
     name: &str,
     node: &Node,
-    style: Style,
-    driver: &watch::Receiver<String>,
     view: &watch::Receiver<Option<NodeView>>,
 ) -> Result<(), kube::Error> {
     let Some(stands) = view.borrow().clone() else { return Ok(()) };
     if !node.is_explored() {
         return Ok(());
     }
-    let (devices, refused, foreign, driver) = (node.devices(), node.refused(), node.foreign(), driver.borrow().clone());
+    let (devices, refused, foreign, driver) = (node.devices(), node.refused(), node.foreign(), node.driver());
+    let style = node.style;
     let facts = Facts {
         devices: &devices,
         driver: &driver,
@@ -158,11 +144,11 @@ async fn write_once(
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         tracing::info!(devices = devices.len(), refused = refused.len(), "inventory written");
     }
-    let capacity = facts.capacity(style.slots_per_device, style.advertise);
-    let missing: BTreeMap<&str, String> = capacity
-        .iter()
-        .map(|(k, v)| (*k, v.to_string()))
-        .filter(|(k, v)| stands.capacity.get(*k).is_none_or(|found| amount(found) != amount(v)))
+    let missing: BTreeMap<String, String> = facts
+        .capacity(name, style)
+        .into_iter()
+        .map(|(k, v)| (k, v.to_string()))
+        .filter(|(k, v)| stands.capacity.get(k).is_none_or(|found| amount(found) != amount(v)))
         .collect();
     if !missing.is_empty() {
         let patch = json!({"status": {"capacity": missing}});
@@ -200,7 +186,7 @@ fn amount(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use divvy_core::device::Device;
+    use divvy_core::device::{Device, MemoryUnit};
     use divvy_core::units::Bytes;
 
     use super::*;

@@ -15,15 +15,17 @@ use crate::device::{self, Settings};
 use crate::events::Events;
 use crate::explore;
 use crate::home::Home;
-use crate::inventory::Advertise;
+use crate::inventory::{Advertise, Style};
 use crate::kubelet::Kubelet;
 use crate::library::Shelf;
 use crate::node::Node;
+use crate::patches::Patches;
 use crate::plugin::slots::Slots;
 use crate::plugin::{Carrier, Plugin, serve};
 use crate::pods::Pods;
-use crate::publish::{self, Style};
+use crate::publish;
 use crate::runtime::Runtime;
+use crate::shim::desk::{self, Babble};
 
 /// How the agent runs.
 #[derive(Clone, Debug, clap::Args)]
@@ -98,8 +100,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     };
     std::fs::create_dir_all(&args.cdi).with_context(|| format!("cannot use {}", args.cdi.display()))?;
     let pods = Pods::default();
-    let node = Arc::new(Node::new(pods.clone(), providers, home, shelf, args.cdi.clone())?);
+    let style = Style { advertise: args.advertise, memory_unit: args.memory_unit, slots_per_device: args.slots };
+    let node = Node::new(args.node.clone(), style, pods.clone(), providers, home, shelf, args.cdi.clone())?;
+    let node = Arc::new(node);
     let (events, queue) = Events::new(&args.node);
+    let (patches, orders) = Patches::new();
     let kubelet = Kubelet::new(&args.plugins, &args.pod_resources);
     let runtime = Runtime::new(&args.cri);
     let slots = Slots::new(args.slots);
@@ -108,12 +113,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         kubelet: kubelet.clone(),
         runtime: runtime.clone(),
         events: events.clone(),
+        patches: patches.clone(),
         slots: slots.clone(),
         carrier: args.carrier,
     };
-    let style = Style { advertise: args.advertise, memory_unit: args.memory_unit, slots_per_device: args.slots };
     let (view, _) = watch::channel(None);
-    let (driver, _) = watch::channel(String::new());
     let sys = args.devices.on_host("/sys".as_ref());
 
     let mut tasks = Tasks::new();
@@ -122,19 +126,14 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         pods.clone().follow(client.clone(), args.node.clone(), stop()),
         publish::follow(client.clone(), args.node.clone(), view.clone(), stop()),
     );
-    let publish = publish::publish(
-        client.clone(),
-        args.node.clone(),
-        node.clone(),
-        style,
-        driver.subscribe(),
-        view.subscribe(),
-        stop(),
-    );
+    let publish = publish::publish(client.clone(), args.node.clone(), node.clone(), view.subscribe(), stop());
     let look = Duration::from_secs(args.look.max(1));
-    let explore = explore::run(node.clone(), look, sys, driver, view.subscribe(), stop());
+    let explore = explore::run(node.clone(), look, sys, view.subscribe(), stop());
     let settle = settle(node.clone(), runtime, kubelet, slots, stop());
-    let (serve, send) = (serve::run(plugin, args.plugins.clone(), stop()), queue.send(client, stop()));
+    let babble = Babble::default();
+    let desk = desk::serve(args.run.join("desk.sock"), node.clone(), events.clone(), babble, stop());
+    let (serve, send) = (serve::run(plugin, args.plugins.clone(), stop()), queue.send(client.clone(), stop()));
+    let patch = orders.send(client, stop());
     tasks.add("pods", follow_pods);
     tasks.add("node object", follow_node);
     tasks.add("inventory", publish);
@@ -142,6 +141,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tasks.add("ledger", settle);
     tasks.add("device plugin", serve);
     tasks.add("events", send);
+    tasks.add("desk", desk);
+    tasks.add("patches", patch);
     tasks.run().await
 }
 

@@ -7,5 +7,6 @@ mod node {
     pub(crate) mod kit;
 
     mod restart;
+    mod shim;
     mod start;
 }

@@ -41,24 +41,11 @@ impl Site {
     fn start() -> Site {
         let cluster = Cluster::start(Options::with_node()).unwrap();
         let node = &cluster.nodes()[0];
-        let kubeconfig = cluster.kubeconfig().display();
-        let words = vec![
-            "env".to_owned(),
-            format!("KUBECONFIG={kubeconfig}"),
-            "DIVVY_LOG=info,divvy_agent=debug".to_owned(),
-            "FAKE_GPU_STATE=/run/fake-gpu".to_owned(),
-            format!("FAKE_GPU_CONFIG={MACHINE}"),
-            own::agent().unwrap().display().to_string(),
-            "run".to_owned(),
-            format!("--node={}", node.name()),
-            format!("--fake-driver={}", own::fake_driver().unwrap().display()),
-            format!("--library={}", own::library().unwrap().display()),
-        ];
+        let agent = node.program("agent", words(&cluster, "cdi"));
         let greedy = Image::busybox().unwrap().env("NVIDIA_VISIBLE_DEVICES", "all");
         cluster.offer_image(GREEDY, &greedy).unwrap();
         let cuda = Image::busybox().unwrap().program("/bin/tenant", &own::tenant().unwrap()).unwrap();
         cluster.offer_image(CUDA, &cuda).unwrap();
-        let agent = node.program("agent", words);
         agent.start().unwrap();
         let site = Site { cluster, agent, namespaces: 0 };
         let admin = site.cluster.admin();
@@ -129,6 +116,13 @@ impl Site {
         entries.iter().map(|e| ((word(&e["PodUID"]), word(&e["ContainerName"])), ids(&e["DeviceIDs"]))).collect()
     }
 
+    /// Starts the agent anew, with edits reaching containers in another way.
+    pub(crate) fn carrier(&self, carrier: &str) {
+        self.agent.stop().unwrap();
+        self.agent.set_argv(words(&self.cluster, carrier));
+        self.agent.start().unwrap();
+    }
+
     /// Tells the CUDA program in a container what to do; its answers.
     pub(crate) fn tenant(&self, kubectl: &Kubectl, pod: &str, commands: &str) -> Vec<String> {
         let words = ["exec", "-i", pod, "--", "tenant"];
@@ -139,6 +133,23 @@ impl Site {
     pub(crate) fn agent_log(&self) -> String {
         fs::read_to_string(self.agent.log()).unwrap_or_default()
     }
+}
+
+/// The agent's command line.
+fn words(cluster: &Cluster, carrier: &str) -> Vec<String> {
+    vec![
+        "env".to_owned(),
+        format!("KUBECONFIG={}", cluster.kubeconfig().display()),
+        "DIVVY_LOG=info,divvy_agent=debug".to_owned(),
+        "FAKE_GPU_STATE=/run/fake-gpu".to_owned(),
+        format!("FAKE_GPU_CONFIG={MACHINE}"),
+        own::agent().unwrap().display().to_string(),
+        "run".to_owned(),
+        format!("--node={}", cluster.nodes()[0].name()),
+        format!("--fake-driver={}", own::fake_driver().unwrap().display()),
+        format!("--library={}", own::library().unwrap().display()),
+        format!("--carrier={carrier}"),
+    ]
 }
 
 /// The uid of a pod.
