@@ -5,9 +5,13 @@ use divvy_core::ask::{Dialect, GpuAsk};
 use crate::config::{DialectConfig, OnTrick};
 use crate::manifest::PodManifest;
 use crate::mistake::{Field, Mistake};
+use crate::reading::EnvHint;
 
 const VISIBLE_DEVICES: &str = "NVIDIA_VISIBLE_DEVICES";
 const DISABLE_CONTROL: &str = "CUDA_DISABLE_CONTROL";
+
+/// Values of it that show nothing.
+const NO_DEVICES: [&str; 3] = ["", "void", "none"];
 
 /// What about `pod`, which asks for `ask`, would let it have more than it is granted.
 pub(crate) fn tricks(pod: &PodManifest<'_>, ask: &GpuAsk, config: &DialectConfig) -> Vec<Mistake> {
@@ -25,7 +29,18 @@ pub(crate) fn tricks(pod: &PodManifest<'_>, ask: &GpuAsk, config: &DialectConfig
     }
     for container in pod.containers() {
         let name = container.name();
-        if !ask.containers.iter().any(|c| c.name.as_str() == name) {
+        if let (Some(value), OnTrick::Refuse) = (container.env(VISIBLE_DEVICES), guard.visible_devices)
+            && !NO_DEVICES.contains(&&*value)
+        {
+            mistakes.push(Mistake::about(
+                dialect,
+                Field::env(&name, VISIBLE_DEVICES),
+                &value,
+                "chooses devices behind the scheduler's back",
+                "remove it: the container is given the devices it was granted",
+            ));
+        }
+        if !asks(ask, &name) {
             continue;
         }
         if container.is_privileged() && (guard.privileged == OnTrick::Refuse || dialect == Dialect::Hami) {
@@ -37,17 +52,6 @@ pub(crate) fn tricks(pod: &PodManifest<'_>, ask: &GpuAsk, config: &DialectConfig
                     "container {name} is privileged: it can open every device of its node, so no grant can hold it"
                 ),
                 "remove privileged, or ask for the capability the container really needs",
-            ));
-        }
-        if let (Some(value), OnTrick::Refuse) = (container.env(VISIBLE_DEVICES), guard.visible_devices)
-            && !matches!(&*value, "" | "void" | "none")
-        {
-            mistakes.push(Mistake::about(
-                dialect,
-                Field::env(&name, VISIBLE_DEVICES),
-                &value,
-                "chooses devices behind the scheduler's back",
-                "remove it: the container is given the devices it was granted",
             ));
         }
         if let (Some(value), OnTrick::Refuse) = (container.env(DISABLE_CONTROL), guard.off_switch)
@@ -63,6 +67,25 @@ pub(crate) fn tricks(pod: &PodManifest<'_>, ask: &GpuAsk, config: &DialectConfig
         }
     }
     mistakes
+}
+
+/// For each container of `pod` that asks for nothing: the variable that hides every device, where nvidia is the default runtime or the
+/// image says otherwise.
+pub(crate) fn blindfolds(pod: &PodManifest<'_>, ask: &GpuAsk) -> Vec<EnvHint> {
+    let open = pod
+        .containers()
+        .into_iter()
+        .filter(|container| !asks(ask, &container.name()) && container.env(VISIBLE_DEVICES).is_none());
+    open.map(|container| EnvHint {
+        container: (*container.name()).into(),
+        name: VISIBLE_DEVICES.into(),
+        value: "void".into(),
+    })
+    .collect()
+}
+
+fn asks(ask: &GpuAsk, container: &str) -> bool {
+    ask.containers.iter().any(|asking| asking.name.as_str() == container)
 }
 
 /// A boolean as Go's strconv reads it, which is what users of these systems learnt to write.

@@ -36,4 +36,4 @@ pub use emulate::{Emulation, emulate};
 pub use manifest::{PodManifest, pod_templates};
 pub use mistake::{Field, Mistake, sentence};
 pub use native::render::{Rendered, render};
-pub use reading::{EnvHint, Hints, Reading, ResourceHint, parse};
+pub use reading::{EnvHint, Hints, PostStartHint, Reading, ResourceHint, parse};

@@ -135,6 +135,11 @@ impl<'a> Container<'a> {
         Some(entry.get("value").and_then(text).unwrap_or_default())
     }
 
+    /// What runs right after it has started.
+    pub(crate) fn post_start(&self) -> Option<&'a Value> {
+        self.json.pointer("/lifecycle/postStart").filter(|hook| !hook.is_null())
+    }
+
     /// The names of everything it asks for, in limits and requests.
     pub(crate) fn resource_keys(&self) -> BTreeSet<&'a str> {
         ["limits", "requests"]

@@ -39,8 +39,10 @@ pub struct Hints {
     pub annotations: BTreeMap<String, String>,
     /// Resources to add to limits (and requests).
     pub resources: Vec<ResourceHint>,
-    /// Environment variables to append.
+    /// Environment variables to append; also to containers that ask for nothing, which must see no device whatever their image says.
     pub env: Vec<EnvHint>,
+    /// Commands to run right after a container has started.
+    pub post_start: Vec<PostStartHint>,
     /// The class an earlier pass of admission wrote, found beside the very ask we would write. The caller knows which class it would
     /// write; if this is another, a user wrote it.
     pub class_now: Option<Class>,
@@ -66,6 +68,15 @@ pub struct EnvHint {
     pub name: String,
     /// Its value.
     pub value: String,
+}
+
+/// A command the emulated system's admission has a container run after its start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostStartHint {
+    /// The container.
+    pub container: ContainerName,
+    /// The command and its arguments.
+    pub command: Vec<String>,
 }
 
 /// What one dialect made of a pod.
@@ -143,6 +154,7 @@ pub fn parse(pod: &PodManifest<'_>, config: &DialectConfig) -> Reading {
         for other in drafts {
             draft.hints.annotations.extend(other.hints.annotations);
         }
+        draft.hints.env.extend(guard::blindfolds(pod, &draft.ask));
         mistakes.extend(guard::tricks(pod, &draft.ask, config));
         draft
     });

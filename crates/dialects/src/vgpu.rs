@@ -53,7 +53,11 @@ pub(crate) fn read(pod: &PodManifest<'_>, config: &DialectConfig) -> Spoken {
         let mut wants = Vec::new();
         wants.extend(reader.cards(&container));
         wants.extend(reader.partitions(&container));
-        wants.extend(mlu::read(&container, config, dialect, &mut reader.mistakes));
+        let mlus = mlu::read(&container, config, dialect, &mut reader.mistakes);
+        if let Some(want) = &mlus {
+            mlu::hook(&container, want, dialect, &mut reader.hints, &mut reader.mistakes);
+        }
+        wants.extend(mlus);
         reader.refuse_hygon(&container);
         if !wants.is_empty() {
             containers.push(ContainerAsk { name: (*container.name()).into(), role: container.role, wants });

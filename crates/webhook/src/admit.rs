@@ -1,7 +1,7 @@
 //! The decision about one pod, as a pure function of what the API server sent and what the policy says.
 
 use divvy_api::admission::{Request, Verdict};
-use divvy_core::ask::{Class, GpuAsk, Role};
+use divvy_core::ask::{Class, GpuAsk};
 use divvy_core::keys;
 use divvy_dialects::{Hints, PodManifest, Reading, parse, sentence};
 use serde_json::{Value, json};
@@ -89,13 +89,13 @@ fn patch(pod: &Value, ask: &GpuAsk, hints: &Hints, settings: &Settings) -> Patch
         annotate(&mut patch, key, value);
     }
     for (container, slots) in &hints.slots {
-        resource(&mut patch, pod, ask, container.as_str(), keys::SLOT, u64::from(*slots));
+        resource(&mut patch, pod, container.as_str(), keys::SLOT, u64::from(*slots));
     }
     for hint in &hints.resources {
-        resource(&mut patch, pod, ask, hint.container.as_str(), &hint.resource, hint.amount);
+        resource(&mut patch, pod, hint.container.as_str(), &hint.resource, hint.amount);
     }
     for hint in &hints.env {
-        if let Some((list, index)) = place(pod, ask, hint.container.as_str()) {
+        if let Some((list, index)) = place(pod, hint.container.as_str()) {
             let has = pod[list][index]["env"]
                 .as_array()
                 .is_some_and(|env| env.iter().any(|e| e["name"] == hint.name.as_str()));
@@ -108,6 +108,12 @@ fn patch(pod: &Value, ask: &GpuAsk, hints: &Hints, settings: &Settings) -> Patch
             }
         }
     }
+    for hint in &hints.post_start {
+        if let Some((list, index)) = place(pod, hint.container.as_str()) {
+            let path = ["spec", list, &index.to_string(), "lifecycle", "postStart"];
+            patch.set(&path, json!({"exec": {"command": hint.command}}));
+        }
+    }
     if ask.gang.is_some() && matches!(settings.placed_by, PlacedBy::KubeScheduler { .. }) {
         gate(&mut patch);
     }
@@ -115,8 +121,8 @@ fn patch(pod: &Value, ask: &GpuAsk, hints: &Hints, settings: &Settings) -> Patch
 }
 
 /// Sets an extended resource of a container. Kubernetes wants request and limit alike, and copies neither to the other here.
-fn resource(patch: &mut Patch, pod: &Value, ask: &GpuAsk, container: &str, name: &str, amount: u64) {
-    let Some((list, index)) = place(pod, ask, container) else { return };
+fn resource(patch: &mut Patch, pod: &Value, container: &str, name: &str, amount: u64) {
+    let Some((list, index)) = place(pod, container) else { return };
     let index = index.to_string();
     for kind in ["limits", "requests"] {
         let path = ["spec", list, &index, "resources", kind, name];
@@ -131,11 +137,11 @@ fn resource(patch: &mut Patch, pod: &Value, ask: &GpuAsk, container: &str, name:
 }
 
 /// The list a container stands in, and its place there.
-fn place(pod: &Value, ask: &GpuAsk, container: &str) -> Option<(&'static str, usize)> {
-    let role = ask.containers.iter().find(|c| c.name.as_str() == container).map(|c| c.role)?;
-    let list = if role == Role::Main { "containers" } else { "initContainers" };
-    let index = pod["spec"][list].as_array()?.iter().position(|c| c["name"] == container)?;
-    Some((list, index))
+fn place(pod: &Value, container: &str) -> Option<(&'static str, usize)> {
+    ["containers", "initContainers"].into_iter().find_map(|list| {
+        let index = pod["spec"][list].as_array()?.iter().position(|c| c["name"] == container)?;
+        Some((list, index))
+    })
 }
 
 /// A pod of a gang that kube-scheduler is to place waits until Divvy has found room for all of them.

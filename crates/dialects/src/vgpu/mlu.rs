@@ -8,6 +8,7 @@ use divvy_core::units::{Bytes, Share};
 use crate::config::DialectConfig;
 use crate::manifest::Container;
 use crate::mistake::{Field, Mistake};
+use crate::reading::{Hints, PostStartHint};
 
 const MOST_CARDS: u64 = 1024;
 
@@ -76,4 +77,31 @@ pub(super) fn read(
         exclusive: cores == 100,
         ..DeviceAsk::default()
     })
+}
+
+/// What splits a card for 4paradigm's users runs after the container has started.
+const SPLITTER: &str = "/usr/bin/smlu-containerd";
+
+/// Asks for the splitter in a container with a part of an MLU. 4paradigm overwrote a hook of the user's; here both are known.
+pub(super) fn hook(
+    container: &Container<'_>,
+    want: &DeviceAsk,
+    dialect: Dialect,
+    hints: &mut Hints,
+    mistakes: &mut Vec<Mistake>,
+) {
+    if dialect != Dialect::Vgpu || !matches!(want.memory, MemoryAsk::Bytes(_)) {
+        return;
+    }
+    let name = container.name();
+    match container.post_start() {
+        None => hints.post_start.push(PostStartHint { container: (*name).into(), command: vec![SPLITTER.into()] }),
+        Some(theirs) if theirs.to_string().contains(SPLITTER) => {}
+        Some(_) => mistakes.push(Mistake::at(
+            dialect,
+            Field::Spec(format!("container {name}: lifecycle.postStart")),
+            "a part of an MLU is split off by a hook in the same place",
+            format!("run {SPLITTER} in your own hook"),
+        )),
+    }
 }

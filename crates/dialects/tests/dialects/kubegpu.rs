@@ -181,3 +181,19 @@ fn bit_sets_are_not_amounts() {
     assert_eq!(pod.want().count, 1);
     assert_eq!(groups(&pod).requests["resource/group/gpu/0/enumType"], 3);
 }
+
+#[test]
+fn kg_28_a_container_without_a_request_sees_no_device_whatever_its_image_says() {
+    let pod = bare().init("prepare", &[]).container("main", &[(VGPU_COUNT, "1")]).container("log", &[]);
+    let blind: Vec<(String, String, String)> = pod
+        .hints()
+        .env
+        .iter()
+        .map(|hint| (hint.container.to_string(), hint.name.clone(), hint.value.clone()))
+        .collect();
+    let void = |container: &str| (container.to_owned(), "NVIDIA_VISIBLE_DEVICES".to_owned(), "void".to_owned());
+    assert_eq!(blind, [void("prepare"), void("log")]);
+    let peeping =
+        bare().container("main", &[(VGPU_COUNT, "1")]).container("log", &[]).env("NVIDIA_VISIBLE_DEVICES", "all");
+    assert_eq!(wrong_keys(&peeping.mistakes()), ["NVIDIA_VISIBLE_DEVICES"]);
+}

@@ -2,7 +2,9 @@
 
 use divvy_core::ask::{Dialect, GpuAsk};
 use divvy_core::keys;
-use divvy_dialects::{DialectConfig, NvidiaFlavour, PodManifest, Reading, VcudaFlavour, VgpuConfig, parse, render};
+use divvy_dialects::{
+    DialectConfig, Hints, NvidiaFlavour, PodManifest, Reading, VcudaFlavour, VgpuConfig, parse, render,
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -183,8 +185,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_pod_has_a_reading(pod in any_pod(), config in any_config()) {
+    fn every_pod_has_a_reading(pod in any_pod(), foreign in foreign_pod(), config in any_config()) {
         check(&pod, &config);
+        check(&foreign, &config);
     }
 
     #[test]
@@ -193,6 +196,165 @@ proptest! {
         check(&json!({ "metadata": json, "spec": json }), &DialectConfig::default());
         check(&json!({ "metadata": { "labels": json, "annotations": json }, "spec": { "containers": json } }), &DialectConfig::default());
     }
+}
+
+/// Words of one dialect: labels, annotations, and resources of a container, each with values that are mostly right.
+type Vocabulary = &'static [(&'static str, &'static [&'static str])];
+
+const VOCABULARIES: [(Vocabulary, Vocabulary, Vocabulary); 5] = [
+    (
+        &[
+            (keys::KUBESHARE_LIMIT, &["1.0", "0.8", "1", "4"]),
+            (keys::KUBESHARE_REQUEST, &["0.5", "0.3333", "0.0", "4.0"]),
+            (keys::KUBESHARE_MEMORY, &["1073741824", "0"]),
+            (keys::KUBESHARE_MODEL, &["NVIDIA-V100", ""]),
+            (keys::KUBESHARE_PRIORITY, &["", "0", "100"]),
+            (keys::KUBESHARE_GROUP, &["a"]),
+            (keys::KUBESHARE_HEADCOUNT, &["5", "4"]),
+            (keys::KUBESHARE_THRESHOLD, &["0.2", "1.0", "2.0"]),
+        ],
+        &[],
+        &[],
+    ),
+    (
+        &[],
+        &[(
+            keys::KUBEGPU_DEVICE_INFO,
+            &[
+                "{}",
+                r#"{"requests":{"gpu/gpu-generate-topology":0},"runningcontainer":{"c0":{"requests":{"resource/group/gpu/0/cards":1}}}}"#,
+            ],
+        )],
+        &[(keys::VGPU_COUNT, &["1", "3"])],
+    ),
+    (
+        &[],
+        &[(keys::VCUDA_CORE_LIMIT, &["80", "100", "400"])],
+        &[(keys::VCUDA_CORE, &["50", "20", "100", "300"]), (keys::VCUDA_MEMORY, &["1", "15", "60"])],
+    ),
+    (
+        &[(keys::GPUSHARE_COUNT, &["1", "2"])],
+        &[],
+        &[(keys::GPUSHARE_MEMORY, &["2", "4", "16276"]), (keys::GPUSHARE_COUNT, &["1", "2"])],
+    ),
+    (
+        &[],
+        &[
+            (keys::VGPU_USE_TYPE, &["A100,V100", " "]),
+            (keys::VGPU_NO_USE_TYPE, &["T4"]),
+            (keys::VGPU_USE_UUID, &["GPU-1"]),
+            (keys::VGPU_NUMA_BIND, &["true", "false"]),
+            (keys::VGPU_MODE, &["hami-core", "mig,hami-core"]),
+            (keys::HAMI_NODE_POLICY, &["binpack", "spread"]),
+            (keys::HAMI_GPU_POLICY, &["mutex", "numa,binpack"]),
+            (keys::HAMI_WEIGHTS, &["slot=1,core=1,memory=3"]),
+        ],
+        &[
+            (keys::VGPU_COUNT, &["1", "2"]),
+            (keys::VGPU_MEMORY, &["3000", "0"]),
+            (keys::VGPU_MEMORY_PERCENTAGE, &["50", "100"]),
+            (keys::VGPU_CORES, &["30", "100", "0"]),
+            (keys::VGPU_PRIORITY, &["0", "1"]),
+            (keys::MLU_COUNT, &["1"]),
+            (keys::MLU_MEMORY, &["10240"]),
+            ("nvidia.com/mig-1g.5gb", &["2"]),
+        ],
+    ),
+];
+
+/// Some of a vocabulary's words.
+fn said(vocabulary: Vocabulary) -> impl Strategy<Value = Map<String, Value>> {
+    let word = |(key, values): &(&'static str, &'static [&'static str])| {
+        proptest::option::weighted(0.6, (Just(*key), proptest::sample::select(values.to_vec())))
+    };
+    let words: Vec<_> = vocabulary.iter().map(word).collect();
+    words.prop_map(|words| words.into_iter().flatten().map(|(key, value)| (key.to_owned(), value.into())).collect())
+}
+
+/// Pods that speak one foreign dialect, mostly rightly.
+fn foreign_pod() -> impl Strategy<Value = Value> {
+    proptest::sample::select(VOCABULARIES.to_vec()).prop_flat_map(|(labels, annotations, resources)| {
+        let container = (said(resources), 0u8..4);
+        (said(labels), said(annotations), proptest::collection::vec(container, 1..4)).prop_map(
+            |(labels, annotations, containers)| {
+                let (mut init, mut main) = (Vec::new(), Vec::new());
+                for (n, (limits, role)) in containers.into_iter().enumerate() {
+                    let mut container = json!({ "name": format!("c{n}"), "resources": { "limits": limits } });
+                    if role == 1 {
+                        container["restartPolicy"] = "Always".into();
+                    }
+                    if n > 0 && role < 2 { init.push(container) } else { main.push(container) }
+                }
+                json!({ "kind": "Pod", "metadata": { "labels": labels, "annotations": annotations },
+                "spec": { "initContainers": init, "containers": main } })
+            },
+        )
+    })
+}
+
+/// The laws below say nothing about a pod that is refused: most of these must be read.
+#[test]
+fn the_generators_make_pods_of_every_dialect() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut read = std::collections::BTreeMap::new();
+    for _ in 0..400 {
+        for pod in [foreign_pod().boxed(), native_pod().boxed()] {
+            let pod = pod.new_tree(&mut runner).unwrap().current();
+            if let Reading::Ask(ask, _) = check(&pod, &DialectConfig::default()) {
+                *read.entry(ask.dialect).or_insert(0) += 1;
+            }
+        }
+    }
+    for dialect in [Dialect::Kubeshare, Dialect::Kubegpu, Dialect::GpuManager, Dialect::Gpushare, Dialect::Hami] {
+        assert!(read.get(&dialect).is_some_and(|count| *count >= 10), "{dialect:?}: {read:?}");
+    }
+    assert!(read[&Dialect::Native] >= 300, "{read:?}");
+}
+
+/// The pod as admission leaves it: with its ask, its slots and all that the hints say.
+fn admitted(pod: &Value, ask: &GpuAsk, hints: &Hints) -> Value {
+    let mut pod = pod.clone();
+    let annotations = pod["metadata"]["annotations"].as_object_mut();
+    let mut own = Map::new();
+    let annotations = match annotations {
+        Some(annotations) => annotations,
+        None => &mut own,
+    };
+    annotations.insert(keys::ASK.into(), serde_json::to_string(ask).unwrap().into());
+    for (key, value) in &hints.annotations {
+        annotations.insert(key.clone(), value.as_str().into());
+    }
+    if !own.is_empty() {
+        pod["metadata"]["annotations"] = Value::Object(own);
+    }
+    for list in ["initContainers", "containers"] {
+        for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            let Some(name) = container["name"].as_str().map(str::to_owned) else { continue };
+            let resources =
+                hints.resources.iter().map(|hint| (hint.container.as_str(), hint.resource.as_str(), hint.amount));
+            let slots =
+                hints.slots.iter().map(|(container, count)| (container.as_str(), keys::SLOT, u64::from(*count)));
+            for (_, resource, amount) in resources.chain(slots).filter(|(container, ..)| *container == name) {
+                for kind in ["limits", "requests"] {
+                    container["resources"][kind][resource] = amount.to_string().into();
+                }
+            }
+            for hint in hints.env.iter().filter(|hint| hint.container.as_str() == name) {
+                if !container["env"].is_array() {
+                    container["env"] = json!([]);
+                }
+                let env = container["env"].as_array_mut().unwrap();
+                if !env.iter().any(|entry| entry["name"] == hint.name.as_str()) {
+                    env.push(json!({ "name": hint.name, "value": hint.value }));
+                }
+            }
+            for hint in hints.post_start.iter().filter(|hint| hint.container.as_str() == name) {
+                container["lifecycle"]["postStart"]["exec"]["command"] = json!(hint.command);
+            }
+        }
+    }
+    pod
 }
 
 /// Native pods that are mostly right, so that there is something to render.
@@ -283,7 +445,23 @@ proptest! {
     }
 
     #[test]
-    fn whatever_reads_renders(pod in any_pod(), config in any_config()) {
+    fn admission_twice_is_admission_once(foreign in foreign_pod(), native in native_pod(), config in any_config()) {
+        for pod in [foreign, native] {
+            if let Reading::Ask(ask, hints) = check(&pod, &config) {
+                let admitted = admitted(&pod, &ask, &hints);
+                match check(&admitted, &config) {
+                    Reading::Ask(again, more) => {
+                        prop_assert_eq!(&again, &ask);
+                        prop_assert_eq!(admitted.clone(), self::admitted(&admitted, &again, &more), "nothing is left to add");
+                    }
+                    other => prop_assert!(false, "{:?} from {}", other, admitted),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_reads_renders(pod in foreign_pod(), config in any_config()) {
         if let Reading::Ask(ask, _) = check(&pod, &config) {
             let rendered = render(&ask);
             if rendered.lost.is_empty()

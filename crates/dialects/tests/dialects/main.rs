@@ -1,7 +1,11 @@
 //! What pods say, dialect by dialect, and what is shown to them in return. Acceptance cases are named by the id they have in docs/compat-cases.md.
 
 #[cfg(test)]
+mod asks_doc;
+#[cfg(test)]
 mod emulate;
+#[cfg(test)]
+mod examples;
 #[cfg(test)]
 mod gpu_manager;
 #[cfg(test)]

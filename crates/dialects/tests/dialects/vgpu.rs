@@ -130,6 +130,17 @@ fn fp_26_mlus_are_asked_for_whole_or_by_memory() {
 }
 
 #[test]
+fn fp_26_a_part_of_an_mlu_is_split_off_after_the_start() {
+    let part = pod(&[(MLU_COUNT, "1"), (MLU_MEMORY, "10240")]);
+    let (_, hints) = ask(part.read_with(&vgpu()));
+    assert_eq!(hints.post_start[0].command, ["/usr/bin/smlu-containerd"]);
+    let (_, whole) = ask(pod(&[(MLU_COUNT, "1")]).read_with(&vgpu()));
+    assert!(whole.post_start.is_empty());
+    let busy = part.with("lifecycle", json!({ "postStart": { "exec": { "command": ["echo"] } } }));
+    assert_eq!(busy.mistakes_with(&vgpu()).len(), 1, "a hook of the user's is not overwritten");
+}
+
+#[test]
 fn hygon_is_refused_by_name() {
     let mistakes = pod(&[("hygon.com/dcunum", "1"), ("hygon.com/dcumem", "2000")]).mistakes();
     assert_eq!(wrong_keys(&mistakes), ["hygon.com/dcumem", "hygon.com/dcunum"]);
