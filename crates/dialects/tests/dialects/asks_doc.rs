@@ -33,7 +33,8 @@ fn rows() -> Vec<Row<'static>> {
         }
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let written = cells[0].split('`').filter(|part| !part.trim().is_empty());
-        let written = written.map(|pair| pair.split_once(": ").unwrap_or_else(|| panic!("line {}: {pair}", n + 1))).collect();
+        let written =
+            written.map(|pair| pair.split_once(": ").unwrap_or_else(|| panic!("line {}: {pair}", n + 1))).collect();
         rows.push(Row { written, cells: cells[1..].to_vec(), config: config.clone(), line: n + 1 });
     }
     rows
@@ -42,7 +43,8 @@ fn rows() -> Vec<Row<'static>> {
 fn made_of(written: &[(&str, &str)]) -> Pod {
     let is_annotation = |key: &str| [keys::KUBEGPU_DEVICE_INFO, keys::VCUDA_CORE_LIMIT].contains(&key);
     let is_label = |key: &str| key.starts_with(keys::KUBESHARE_DOMAIN);
-    let resources: Vec<(&str, &str)> = written.iter().copied().filter(|(key, _)| !is_annotation(key) && !is_label(key)).collect();
+    let resources: Vec<(&str, &str)> =
+        written.iter().copied().filter(|(key, _)| !is_annotation(key) && !is_label(key)).collect();
     written.iter().fold(pod(&resources), |pod, (key, value)| match key {
         key if is_annotation(key) => pod.annotation(key, value),
         key if is_label(key) => pod.label(key, value),

@@ -81,7 +81,9 @@ fn each_folder_speaks_its_dialect() {
         let config = DialectConfig { nvidia, ..DialectConfig::default() };
         for pod in pods(&fs::read_to_string(&path).unwrap()) {
             match parse(&PodManifest::new(&pod), &config) {
-                Reading::Ask(ask, _) => assert!(dialects.contains(&ask.dialect), "{}: {:?}", path.display(), ask.dialect),
+                Reading::Ask(ask, _) => {
+                    assert!(dialects.contains(&ask.dialect), "{}: {:?}", path.display(), ask.dialect)
+                }
                 other => panic!("{}: {other:?}", path.display()),
             }
         }

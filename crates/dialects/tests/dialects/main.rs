@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod asks_doc;
 #[cfg(test)]
+mod coming_from_doc;
+#[cfg(test)]
+mod compat_doc;
+#[cfg(test)]
 mod emulate;
 #[cfg(test)]
 mod examples;

@@ -30,7 +30,7 @@ fn gpu_managers_capacity_is_hundredths_and_blocks() {
 }
 
 #[test]
-fn tk_08_a_node_without_cards_shows_none_of_their_names() {
+fn a_node_without_cards_shows_none_of_their_names() {
     let emulation = emulate_node("n1", &node(&[]));
     assert!(emulation.capacity.is_empty() && emulation.annotations.is_empty());
 }
