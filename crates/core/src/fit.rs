@@ -223,9 +223,11 @@ impl<'a> Trial<'a> {
         if let Some((_, holder)) = self.terms.kept.iter().find(|(d, _)| *d == device) {
             return Err(Obstacle::Reserved { holder: holder.clone() });
         }
+        // All containers on the devices of the first one that has any.
+        let of_first = |g: &&Given| g.container == self.given[0].container;
         if self.ask.topology == Topology::SameDevice
-            && let Some(first) = self.given.first()
-            && first.device != device
+            && self.given.first().is_some_and(|first| first.container != index)
+            && !self.given.iter().filter(of_first).any(|g| g.device == device)
         {
             return Err(Obstacle::Place { want: Topology::SameDevice });
         }

@@ -71,12 +71,15 @@ fn spread_over_containers(pod: &PodManifest<'_>, want: &DeviceAsk) -> Vec<Contai
         exclusive: false,
         ..want.clone()
     };
-    let main = pod.containers().into_iter().filter(|container| container.role == Role::Main);
-    main.enumerate()
+    let main: Vec<_> = pod.containers().into_iter().filter(|container| container.role == Role::Main).collect();
+    // All time and memory of a device are booked once; "nobody else" would shut the onlookers out.
+    let holder = DeviceAsk { exclusive: want.exclusive && main.len() == 1, ..want.clone() };
+    main.iter()
+        .enumerate()
         .map(|(n, container)| ContainerAsk {
             name: (*container.name()).into(),
             role: Role::Main,
-            wants: vec![if n == 0 { want.clone() } else { onlooker.clone() }],
+            wants: vec![if n == 0 { holder.clone() } else { onlooker.clone() }],
         })
         .collect()
 }

@@ -20,7 +20,7 @@ pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
     // All containers see the devices of the first.
     let Some(first) = bound.containers().next() else { return emulation };
     let slices = first.gpus();
-    let whole = first.is_whole();
+    let whole = first.is_whole() || slices.len() > 1;
     let end = if whole { "," } else { "" };
     let each = |text: &dyn Fn(&divvy_core::device::Device) -> String| -> String {
         let texts: Vec<String> = slices.iter().filter_map(|slice| bound.device(slice)).map(text).collect();

@@ -27,37 +27,44 @@ fn pods(text: &str) -> Vec<Value> {
     documents.iter().flat_map(|document| pod_templates(document).into_iter().cloned().collect::<Vec<_>>()).collect()
 }
 
+/// Every pod of every example: its folder, its file, and itself.
+pub(crate) fn all_pods() -> Vec<(String, String, Value)> {
+    let mut all = Vec::new();
+    for path in examples() {
+        let folder = path.parent().and_then(Path::file_name).unwrap().to_string_lossy().into_owned();
+        let name = format!("{folder}/{}", path.file_name().unwrap().to_string_lossy());
+        let found = pods(&fs::read_to_string(&path).unwrap());
+        assert!(!found.is_empty(), "{name} holds no pod");
+        all.extend(found.into_iter().map(|pod| (folder.clone(), name.clone(), pod)));
+    }
+    all
+}
+
 #[test]
 fn every_example_asks_for_what_it_says() {
     let mut shown = String::new();
-    for path in examples() {
-        let folder = path.parent().and_then(Path::file_name).unwrap().to_string_lossy().into_owned();
+    for (folder, name, pod) in all_pods() {
         let nvidia = if folder == "vgpu" { NvidiaFlavour::Vgpu } else { NvidiaFlavour::Hami };
         let config = DialectConfig { nvidia, ..DialectConfig::default() };
-        let name = format!("{folder}/{}", path.file_name().unwrap().to_string_lossy());
-        let pods = pods(&fs::read_to_string(&path).unwrap());
-        assert!(!pods.is_empty(), "{name} holds no pod");
-        for pod in pods {
-            match parse(&PodManifest::new(&pod), &config) {
-                Reading::Ask(ask, hints) => {
-                    let ask = serde_json::to_string(&ask).unwrap();
-                    shown += &format!("# {name}\n{ask}\n");
-                    for (key, value) in &hints.annotations {
-                        shown += &format!("+ annotation {key}={value}\n");
-                    }
-                    for hint in &hints.resources {
-                        shown += &format!("+ {} {}={}\n", hint.container, hint.resource, hint.amount);
-                    }
-                    for hint in &hints.env {
-                        shown += &format!("+ {} {}={}\n", hint.container, hint.name, hint.value);
-                    }
-                    for hint in &hints.post_start {
-                        shown += &format!("+ {} runs {}\n", hint.container, hint.command.join(" "));
-                    }
+        match parse(&PodManifest::new(&pod), &config) {
+            Reading::Ask(ask, hints) => {
+                let ask = serde_json::to_string(&ask).unwrap();
+                shown += &format!("# {name}\n{ask}\n");
+                for (key, value) in &hints.annotations {
+                    shown += &format!("+ annotation {key}={value}\n");
                 }
-                Reading::Refused(mistakes) => panic!("{name}: {}", sentence(&mistakes)),
-                Reading::NotOurs => panic!("{name} asks for nothing"),
+                for hint in &hints.resources {
+                    shown += &format!("+ {} {}={}\n", hint.container, hint.resource, hint.amount);
+                }
+                for hint in &hints.env {
+                    shown += &format!("+ {} {}={}\n", hint.container, hint.name, hint.value);
+                }
+                for hint in &hints.post_start {
+                    shown += &format!("+ {} runs {}\n", hint.container, hint.command.join(" "));
+                }
             }
+            Reading::Refused(mistakes) => panic!("{name}: {}", sentence(&mistakes)),
+            Reading::NotOurs => panic!("{name} asks for nothing"),
         }
     }
     expect_file!["examples.txt"].assert_eq(&shown);
@@ -65,8 +72,7 @@ fn every_example_asks_for_what_it_says() {
 
 #[test]
 fn each_folder_speaks_its_dialect() {
-    for path in examples() {
-        let folder = path.parent().and_then(Path::file_name).unwrap().to_string_lossy().into_owned();
+    for (folder, name, pod) in all_pods() {
         let (nvidia, dialects) = match folder.as_str() {
             "native" => (NvidiaFlavour::Hami, vec![Dialect::Native]),
             "kubeshare" => (NvidiaFlavour::Hami, vec![Dialect::Kubeshare]),
@@ -79,13 +85,9 @@ fn each_folder_speaks_its_dialect() {
             other => panic!("examples/{other} belongs to no dialect"),
         };
         let config = DialectConfig { nvidia, ..DialectConfig::default() };
-        for pod in pods(&fs::read_to_string(&path).unwrap()) {
-            match parse(&PodManifest::new(&pod), &config) {
-                Reading::Ask(ask, _) => {
-                    assert!(dialects.contains(&ask.dialect), "{}: {:?}", path.display(), ask.dialect)
-                }
-                other => panic!("{}: {other:?}", path.display()),
-            }
+        match parse(&PodManifest::new(&pod), &config) {
+            Reading::Ask(ask, _) => assert!(dialects.contains(&ask.dialect), "{name}: {:?}", ask.dialect),
+            other => panic!("{name}: {other:?}"),
         }
     }
 }

@@ -27,6 +27,8 @@ mod native;
 #[cfg(test)]
 mod node;
 #[cfg(test)]
+mod placed;
+#[cfg(test)]
 mod several;
 #[cfg(test)]
 mod support;
