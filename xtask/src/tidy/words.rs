@@ -108,7 +108,7 @@ fn no_file_speaks_of_the_machine_it_was_written_on() {
     none(&broken, "Paths are given by arguments, or found from CARGO_MANIFEST_DIR, HOME or a temporary folder.");
 }
 
-/// Not lists of hashes, in which anything may stand, and not this file.
+/// Not lists of hashes, in which anything may stand, not this file, and not the manifest that KubeShare's README has so.
 fn speaks(file: &File) -> bool {
-    !["go.sum", "Cargo.lock", "tidy/words.rs"].iter().any(|end| file.ends_with(end))
+    !["go.sum", "Cargo.lock", "tidy/words.rs", "examples/kubeshare/job.yaml"].iter().any(|end| file.ends_with(end))
 }
