@@ -91,10 +91,7 @@ fn xids_reach_those_who_wait_and_lost_cards_say_so() {
     let mut tenant = host.ready();
     host.machine.lose(0, true);
     assert_eq!(tenant.ask("alloc 512"), "error 999");
-    assert_eq!(
-        look(&host, &["processes", "0"]),
-        ["error device fell off the bus or has otherwise become inacessible"]
-    );
+    assert_eq!(look(&host, &["processes", "0"]), ["error device fell off the bus or has otherwise become inacessible"]);
     assert_eq!(host.tenant().ask("ctx 0"), "error 999");
     host.machine.lose(0, false);
     assert_eq!(host.ready().ask("alloc 512").get(..2), Some("ok"));
