@@ -1,6 +1,6 @@
 //! The conformance program `tests/gpu/conform.c`, which also runs on a real card.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -10,10 +10,10 @@ use crate::support::{Host, target_dir};
 /// What the program says on the fake driver. It is run once for all tests.
 fn said() -> &'static str {
     static SAID: OnceLock<String> = OnceLock::new();
-    SAID.get_or_init(run)
+    SAID.get_or_init(|| run("1xH200"))
 }
 
-fn run() -> String {
+fn run(spec: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let program = target_dir().join("fake-driver-conform");
     let built = Command::new("gcc")
@@ -24,7 +24,7 @@ fn run() -> String {
         .status()
         .unwrap();
     assert!(built.success(), "conform.c does not compile");
-    let host = Host::new("1xH200");
+    let host = Host::new(spec);
     let output = host.command(&program).arg(root.join("tables/cuda.tsv")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -71,4 +71,61 @@ fn every_name_version_and_flag_reaches_the_symbol_of_the_table() {
         rows += 1;
     }
     assert_eq!(rows, 672);
+}
+
+/// Compares what a card said with what we say, line by line: how many lines were compared, and how they differ. Lines that depend
+/// on the machine are left out, and so are the differences that are allowed (`symbol case: reason`, one a line).
+fn compare(card: &str, ours: &str, allowed: &str) -> (usize, Vec<String>) {
+    let lines = |text: &str| -> BTreeMap<String, String> {
+        let facts = text.lines().filter(|l| !l.starts_with(['#', '~'])).filter_map(|l| l.split_once(" ="));
+        let mut told: BTreeMap<String, String> = BTreeMap::new();
+        for (what, answer) in facts {
+            // A question asked again is told apart by its turn.
+            let times = (1..).find(|n| !told.contains_key(&turn(what, *n))).unwrap_or(1);
+            told.insert(turn(what, times), answer.trim().to_owned());
+        }
+        told
+    };
+    let (card, ours) = (lines(card), lines(ours));
+    let excused = |what: &str| allowed.lines().any(|l| l.split_once(": ").is_some_and(|(known, _)| known == what));
+    let mut differences = Vec::new();
+    for (what, said) in &card {
+        match ours.get(what) {
+            Some(answer) if answer == said || excused(what) => {}
+            Some(answer) => differences.push(format!("{what}: the card {said}, we {answer}")),
+            None => differences.push(format!("{what}: the card {said}, we do not ask")),
+        }
+    }
+    (card.len(), differences)
+}
+
+fn turn(what: &str, number: u32) -> String {
+    if number == 1 { what.to_owned() } else { format!("{what} ({number})") }
+}
+
+#[test]
+fn comparison_finds_what_differs_and_leaves_out_what_may() {
+    let card =
+        "# device\n~cuDeviceGetCount plain = 0 8\ncuInit plain = 0\ncuMemAlloc_v2 zero = 1\ncuCtxGetLimit 7 = 0 64\n";
+    let ours = "cuInit plain = 0\n~cuDeviceGetCount plain = 0 1\ncuMemAlloc_v2 zero = 2\ncuCtxGetLimit 7 = 215 777\n";
+    let (compared, differences) = compare(card, ours, "cuCtxGetLimit 7: not simulated\n");
+    assert_eq!((compared, differences), (3, vec!["cuMemAlloc_v2 zero: the card 1, we 2".to_owned()]));
+}
+
+/// A recording is made on a card by `./conform tables/cuda.tsv > tests/gpu/conform-h200.txt`; its name tells the model.
+#[test]
+fn answers_are_those_that_were_recorded_on_cards() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/gpu");
+    let allowed = std::fs::read_to_string(folder.join("conform-differences.txt")).unwrap();
+    for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let model = name.strip_prefix("conform-").and_then(|n| n.strip_suffix(".txt")).filter(|m| *m != "differences");
+        if let Some(model) = model {
+            let card = std::fs::read_to_string(entry.path()).unwrap();
+            let ours = if model == "h200" { said().to_owned() } else { run(&format!("1x{model}")) };
+            let (compared, differences) = compare(&card, &ours, &allowed);
+            println!("{compared} answers compared with the {model}");
+            assert!(differences.is_empty(), "{model}:\n{}", differences.join("\n"));
+        }
+    }
 }
