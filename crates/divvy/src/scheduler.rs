@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use divvy_cluster::change::{Feed, PodReader, watches};
+use divvy_api::reader::PodReader;
+use divvy_cluster::change::{Feed, watches};
 use divvy_cluster::lease::{self, Standing};
 use divvy_cluster::{Failure, KubeEffects};
 use divvy_scheduler::extender;

@@ -20,7 +20,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use divvy_api::convert::PodSeen;
-use divvy_cluster::change::PodReader;
+use divvy_api::reader::PodReader;
 use divvy_cluster::lease::Standing;
 use divvy_core::id::{PodKey, PodUid};
 use tokio::sync::{mpsc, oneshot, watch};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use divvy_api::convert::PodSeen;
 use divvy_api::extender::MAX_SCORE;
-use divvy_cluster::change::PodReader;
+use divvy_api::reader::PodReader;
 use divvy_cluster::effect::Target;
 use divvy_cluster::lease::Standing;
 use divvy_cluster::{Change, Effect, Effects, Failure, Kind};
