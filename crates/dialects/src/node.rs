@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 
 use divvy_core::device::{Device, DeviceKind, Health, Inventory};
 use divvy_core::keys;
+use divvy_core::kubegpu as tree;
 use divvy_core::units::Bytes;
 use serde_json::{Value, json};
-
-use crate::kubegpu::tree;
 
 const MIB: u64 = 1 << 20;
 /// One block of `vcuda-memory`.
