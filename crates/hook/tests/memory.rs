@@ -25,8 +25,36 @@ fn passes(name: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn plain_memory_is_refused_above_the_limit_and_granted_at_it() {
-    passes("limit", &["plain", "pitch", "managed"]);
+fn memory_of_every_kind_is_refused_above_the_limit_and_granted_at_it() {
+    let said = passes("limit", &[]);
+    let ways = [
+        "plain",
+        "pitch",
+        "managed",
+        "async",
+        "async-default-stream",
+        "pool",
+        "create",
+        "array",
+        "array3d",
+        "mipmap",
+        "graph",
+        "capture",
+    ];
+    for way in ways {
+        assert!(said.lines().any(|l| l == format!("{way}: 10240 MiB")), "{way} in\n{said}");
+    }
+}
+
+#[test]
+fn physical_memory_is_charged_once_until_its_last_handle_and_mapping_are_gone() {
+    passes("vmm", &[]);
+}
+
+#[test]
+fn a_thousand_rounds_of_filling_and_freeing_leave_the_books_where_they_were() {
+    let said = passes("cycles", &["3000"]);
+    assert!(!said.contains(" 0 refused"), "the limit was never met: {said}");
 }
 
 #[test]
