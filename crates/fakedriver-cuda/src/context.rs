@@ -235,9 +235,14 @@ impl Process {
     }
 }
 
-/// Waits until everything submitted to a context so far is done.
+/// Waits until everything submitted to a context so far is done, for a program that asks for that.
 pub(crate) fn synchronize(mut process: Locked, id: ContextId) -> Result<Locked, Error> {
     process.guard_captures_of(id)?;
+    settle(process, id)
+}
+
+/// The same for calls that wait without being asked to; captures do not mind.
+pub(crate) fn settle(process: Locked, id: ContextId) -> Result<Locked, Error> {
     let marks = process.engine.marks_of(id);
     let (mut process, ()) = crate::process::wait(process, |p| marks.iter().all(|&m| p.engine.is_done(m)).then_some(()));
     process.usable(id)?;

@@ -17,6 +17,7 @@
 //! wait WORD VALUE            the stream waits until word WORD of the page is VALUE
 //! write WORD VALUE           the stream writes a word of the page
 //! batch WORD A WORD B        waits for one and writes the other in one cuStreamBatchMemOp
+//! stress 8 500 1             8 threads of 500 operations of all kinds, by seed 1: ok KERNELS CALLS
 //! call SYMBOL HEX...         calls any symbol with integer arguments
 //! quit
 //! ```
@@ -27,6 +28,9 @@ use std::ffi::{CString, c_void};
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
+#[path = "tenant/stress.rs"]
+mod stress;
+
 struct Tenant {
     library: *mut c_void,
     context: u64,
@@ -35,6 +39,9 @@ struct Tenant {
     functions: HashMap<String, u64>,
     page: u64,
 }
+
+// SAFETY: the handle of a library may be used by any thread, and the driver's functions too.
+unsafe impl Sync for Tenant {}
 
 type Outcome = Result<String, String>;
 
@@ -150,6 +157,10 @@ impl Tenant {
                 operations[1][..4].copy_from_slice(&[2, self.page + 4 * number(write)?, number(b)?, 0]);
                 self.check("cuStreamBatchMemOp_v2", &[self.stream, 2, operations.as_ptr() as u64, 0])
                     .map(|()| String::new())
+            }
+            ["stress", threads, operations, seed] => {
+                self.function("spin_us_20")?;
+                stress::run(self, number(threads)?, number(operations)?, number(seed)?)
             }
             ["call", symbol, args @ ..] => {
                 let args = args.iter().map(|a| hex(a)).collect::<Result<Vec<_>, _>>()?;
