@@ -40,7 +40,8 @@ class Stage:
 
     def inside(self, **more):
         """The environment of the container."""
-        return dict(os.environ, LD_PRELOAD=LIBRARY, DIVVY_DIR=os.path.join(FOLDER, "a"), DIVVY_TEST_SETTLE=os.environ.get("SETTLE", "2.5"), **more)
+        own = {"LD_PRELOAD": LIBRARY, "DIVVY_DIR": os.path.join(FOLDER, "a"), "DIVVY_TEST_SETTLE": os.environ.get("SETTLE", "2.5")}
+        return os.environ | own | more
 
     def trial(self, case, seconds, what):
         if self.book.has(case) or (self.only and not any(word in case for word in self.only)):
