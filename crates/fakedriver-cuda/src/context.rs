@@ -9,6 +9,7 @@ use divvy_fakedriver::machine::{Setting, Unit};
 use crate::abi::{Answer, Error};
 use crate::call;
 use crate::engine::StreamId;
+use crate::handles::Handles;
 use crate::memory::On;
 use crate::process::{Locked, Process};
 
@@ -27,7 +28,7 @@ pub(crate) struct Context {
     /// What it broke with; every later call answers it.
     pub(crate) error: Option<Error>,
     /// The default streams of threads that asked for their own.
-    per_thread: HashMap<u64, StreamId>,
+    per_thread: Handles<StreamId>,
     pub(crate) limits: HashMap<u32, u64>,
     pub(crate) cache_config: u32,
     pub(crate) shared_config: u32,
@@ -90,7 +91,7 @@ impl Context {
             green,
             legacy,
             error: None,
-            per_thread: HashMap::new(),
+            per_thread: Handles::default(),
             limits: HashMap::new(),
             cache_config: 0,
             shared_config: 1,

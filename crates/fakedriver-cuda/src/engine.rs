@@ -10,12 +10,13 @@
 //! - Transfers between host and device run beside, on copy engines of their own.
 //! - A stream that waits for a value in memory occupies nothing. The word is watched by a futex and polled.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use divvy_fakedriver::machine::{Machine, Unit};
 use divvy_fakedriver::sys::{self, Awaited};
 
 use crate::abi::Error;
+use crate::handles::Handles;
 use crate::process::Process;
 
 mod unit;
@@ -103,7 +104,7 @@ pub(crate) struct Stream {
 /// All streams of the process, and the units they run on.
 #[derive(Default)]
 pub(crate) struct Engine {
-    streams: HashMap<StreamId, Stream>,
+    streams: Handles<Stream>,
     /// Streams with something in their queue.
     active: Vec<StreamId>,
     units: Vec<UnitSim>,

@@ -1,11 +1,11 @@
 //! Events: what was recorded when, and when it was reached.
 
-use std::collections::HashMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::abi::CUgraphEdgeData;
 use crate::engine::Mark;
+use crate::handles::Handles;
 
 pub(crate) struct Event {
     pub(crate) context: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Event {
 
 /// All events of the process.
 #[derive(Default)]
-pub(crate) struct Events(HashMap<u64, Event>);
+pub(crate) struct Events(Handles<Event>);
 
 impl Events {
     pub(crate) fn add(&mut self, id: u64, context: u64, flags: u32) {

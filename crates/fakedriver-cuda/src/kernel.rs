@@ -12,6 +12,7 @@ use std::ffi::c_void;
 
 use crate::abi::Error;
 use crate::context::ContextId;
+use crate::handles::Handles;
 
 mod ptx;
 
@@ -49,10 +50,10 @@ enum Time {
 /// All modules and functions of the process.
 #[derive(Default)]
 pub(crate) struct Kernels {
-    pub(crate) modules: HashMap<u64, Module>,
-    pub(crate) functions: HashMap<u64, Function>,
+    pub(crate) modules: Handles<Module>,
+    pub(crate) functions: Handles<Function>,
     /// What linkers have been given.
-    pub(crate) links: HashMap<u64, Vec<u8>>,
+    pub(crate) links: Handles<Vec<u8>>,
 }
 
 impl Module {

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use divvy_fakedriver::machine::Unit;
 
-use crate::support::{Host, eventually, target_dir, wheel};
+use crate::support::{Host, eventually, installed, target_dir, wheel};
 
 /// What the `look` example prints.
 fn look(host: &Host, words: &[&str]) -> Vec<String> {
@@ -150,4 +150,17 @@ n.nvmlShutdown()
     assert_eq!(lines.len(), 6, "{said}{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(lines[..3], ["580.159.04 2", "NVIDIA H200 True True", &format!("[({}, 518)]", tenant.pid())]);
     assert_eq!(lines[3..], ["100", "1 0 [1, 1]", "Not Supported"]);
+}
+
+#[test]
+fn nvitop_shows_the_card_and_its_process() {
+    let host = Host::new("1xH200");
+    let mut tenant = host.ready();
+    tenant.ask("alloc 5368709120");
+    let mut command = host.command("python3");
+    command.env("PYTHONPATH", installed("nvitop==1.7.2")).env("TERM", "dumb");
+    let output = command.args(["-m", "nvitop", "-1", "--ascii"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("Driver Version: 580.159.04") && said.contains("5638MiB / 140.4GiB"), "{said}");
+    assert!(said.lines().any(|l| l.contains(&format!(" {} C ", tenant.pid())) && l.contains("5638MiB")), "{said}");
 }

@@ -170,11 +170,34 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A wheel from PyPI, kept in the user's cache.
+/// Where what was fetched is kept: the user's cache.
+fn cache() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home().join(".cache"), PathBuf::from);
+    base.join("divvy-tests/wheels")
+}
+
+/// A Python package with what it needs, installed in a folder for `PYTHONPATH`.
+pub(crate) fn installed(package: &str) -> PathBuf {
+    let folder = cache().join(format!("installed-{}", package.replace("==", "-")));
+    if !folder.exists() {
+        std::fs::create_dir_all(cache()).unwrap();
+        let fresh = tempfile::tempdir_in(cache()).unwrap();
+        let done = Command::new("python3")
+            .args(["-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:", "--target"])
+            .arg(fresh.path())
+            .arg(package)
+            .status()
+            .unwrap();
+        assert!(done.success(), "cannot install {package}");
+        // Whole or not at all: another test may be looking for it.
+        let _ = std::fs::rename(fresh.path(), &folder);
+    }
+    folder
+}
+
+/// A wheel from PyPI.
 pub(crate) fn wheel(package: &str, version: &str) -> PathBuf {
-    let cache = std::env::var_os("XDG_CACHE_HOME")
-        .map_or_else(|| home().join(".cache"), PathBuf::from)
-        .join("divvy-tests/wheels");
+    let cache = cache();
     let stem = format!("{}-{version}-", package.replace('-', "_"));
     let find = || {
         let entries = std::fs::read_dir(&cache).ok()?.filter_map(Result::ok).map(|e| e.path());
