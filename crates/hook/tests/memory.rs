@@ -87,3 +87,42 @@ fn a_trace_has_every_call_with_its_arguments_and_changes_nothing() {
         "granted and refused: {lines}"
     );
 }
+
+#[test]
+fn contexts_are_part_of_the_limit() {
+    let machine = Machine::new("H200");
+    let slice = divvy_shm::DeviceConfig { context_bytes: 600 << 20, ..machine.slice(0, GIB) };
+    let container = Container::new(vec![slice]);
+    let said = run(machine.inside(&container, kit("limit")).arg("plain"));
+    assert!(said.contains("plain: 424 MiB") && said.contains(", 0 wrong"), "{said}");
+    // A second process has no room for its context beside the first.
+    let mut first =
+        machine.inside(&container, kit("storm")).arg("60").stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(first.stdout.take().unwrap()), &mut line).unwrap();
+    let first = common::Running(first);
+    let second = common::outcome(&mut machine.inside(&container, kit("crowd")));
+    let said = String::from_utf8_lossy(&second.stdout).into_owned();
+    assert!(said.contains("cuDevicePrimaryCtxRetain(&context, 0): error 2"), "{said}");
+    first.end();
+    assert!(run(&mut machine.inside(&container, kit("crowd"))).starts_with("0 "), "there is room again");
+}
+
+#[test]
+fn memory_of_the_card_that_others_hold_is_not_free() {
+    let machine = Machine::new("H200 memory=12GiB");
+    let (ours, theirs) =
+        (Container::new(vec![machine.slice(0, 10 * GIB)]), Container::new(vec![machine.slice(0, 10 * GIB)]));
+    let mut big = machine
+        .inside(&theirs, kit("view"))
+        .args(["8000", "stay"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(big.stdout.take().unwrap()));
+    assert!(lines.map_while(Result::ok).any(|l| l == "done"));
+    let _big = common::Running(big);
+    let said = run(machine.inside(&ours, kit("view")).arg("100"));
+    let free: u64 = said.lines().find_map(|l| l.strip_prefix("memory 0: ")?.split(' ').nth(5)?.parse().ok()).unwrap();
+    assert!(said.contains("memory 0: total 10737418240 ") && free < 4 * GIB, "{said}");
+}

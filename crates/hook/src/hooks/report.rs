@@ -121,7 +121,8 @@ pub(crate) unsafe fn info(free: impl Into<Out>, total: impl Into<Out>, go: impl 
 fn ask() -> Option<Memory> {
     let (mut free, mut total) = (0usize, 0usize);
     // SAFETY: places for both numbers.
-    (unsafe { real::cuMemGetInfo_v2()?(&mut free, &mut total) } == SUCCESS).then_some(Memory { total: total as u64, free: free as u64 })
+    (unsafe { real::cuMemGetInfo_v2()?(&mut free, &mut total) } == SUCCESS)
+        .then_some(Memory { total: total as u64, free: free as u64 })
 }
 
 /// Total memory of a device.
