@@ -126,3 +126,17 @@ fn memory_of_the_card_that_others_hold_is_not_free() {
     let free: u64 = said.lines().find_map(|l| l.strip_prefix("memory 0: ")?.split(' ').nth(5)?.parse().ok()).unwrap();
     assert!(said.contains("memory 0: total 10737418240 ") && free < 4 * GIB, "{said}");
 }
+
+#[test]
+fn memory_is_charged_to_the_card_it_is_on() {
+    let machine = Machine::new("2xH200");
+    let container = Container::new(vec![machine.slice(0, 5 * GIB), machine.slice(1, 7 * GIB)]);
+    let said = run(&mut machine.inside(&container, kit("devices")));
+    assert!(said.contains(", 0 wrong"), "{said}");
+}
+
+#[test]
+fn memory_that_processes_share_is_charged_to_the_one_that_allocated_it() {
+    let said = passes("share", &[]);
+    assert_eq!(said.matches(", 0 wrong").count(), 2, "both processes: {said}");
+}

@@ -166,7 +166,7 @@ def run(book, deadline, only):
         and near(facts["again"], gib(facts, "got"), 0.3)
     try:
         stage.kit("limit", seconds=90)
-        for name, seconds in (("view", 20), ("vmm", 20), ("odd", 20), ("tamper", 20), ("children", 60)):
+        for name, seconds in (("view", 20), ("vmm", 20), ("odd", 20), ("tamper", 20), ("children", 60), ("share", 20)):
             stage.kit(name, ["500"] if name == "view" else (), seconds)
         stage.kit("cycles", ["2000"], 60)
         for backend, settings in (("native", ""), ("expandable segments", "expandable_segments:True"), ("cudaMallocAsync", "backend:cudaMallocAsync")):
