@@ -73,6 +73,43 @@ fn every_name_version_and_flag_reaches_the_symbol_of_the_table() {
     assert_eq!(rows, 672);
 }
 
+/// What others build on: charges, refusals and order.
+const PROMISED: &[&str] = &[
+    "cuMemAlloc_v2 one-byte = 0 aligned512=1 took=2097152",
+    "cuMemAlloc_v2 3MiB = 0 took=4194304 aligned2M=1",
+    "cuMemAlloc_v2 too-much = 2",
+    "cuMemAllocAsync 1MiB = 0 took=33554432",
+    "cuMemPoolGetAttribute reserved-synchronized = 0 0",
+    "cuMemPoolGetAttribute reserved-kept = 0 104857600",
+    "cuMemAllocFromPoolAsync second-200MiB = 2",
+    "cuMemCreate 64MiB = 0 took=67108864",
+    "cuMemRelease retain = 0 freed=0",
+    "cuMemUnmap one = 0 freed=0",
+    "cuMemUnmap other = 0 freed=67108864",
+    "cuMemImportFromShareableHandle itself = 0 took=0",
+    "cuMemcpyDtoH_v2 alias = 0 7",
+    "cuIpcOpenMemHandle_v2 child = 0 took=0",
+    "cuMemcpyDtoH_v2 written-by-child = 0 66",
+    "cuDeviceGetGraphMemAttribute reserved-after = 0 67108864",
+    "cuGraphLaunch too-much-memory = 2",
+    "cuStreamSynchronize after-bad-write = 719",
+    "cuCtxSynchronize broken-context = 719",
+    "cuMemAlloc_v2 in-global-capture = 900",
+    "cuStreamEndCapture spoiled = 901 0",
+    "cuGraphGetNodes fork-join = 0 2",
+    "legacy waits for blocking = 1",
+    "legacy waits for non-blocking = 0",
+    "streams overlap = 1",
+    "cuEventElapsedTime 20ms = 0 right=1",
+];
+
+#[test]
+fn charges_refusals_and_order_are_as_promised() {
+    let lines: BTreeSet<&str> = said().lines().collect();
+    let broken: Vec<&&str> = PROMISED.iter().filter(|p| !lines.contains(**p)).collect();
+    assert!(broken.is_empty(), "{broken:?}");
+}
+
 /// Compares what a card said with what we say, line by line: how many lines were compared, and how they differ. Lines that depend
 /// on the machine are left out, and so are the differences that are allowed (`symbol case: reason`, one a line).
 fn compare(card: &str, ours: &str, allowed: &str) -> (usize, Vec<String>) {
