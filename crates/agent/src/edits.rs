@@ -182,6 +182,3 @@ fn library(pages: &Pages) -> ContainerEdits {
         ..ContainerEdits::default()
     }
 }
-
-#[cfg(test)]
-mod golden;

@@ -15,5 +15,4 @@ pub mod extender;
 pub mod managed;
 pub mod policy;
 pub mod quantity;
-pub mod reader;
 pub mod wire;

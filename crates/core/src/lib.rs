@@ -19,7 +19,6 @@ mod hash;
 pub mod id;
 pub mod keys;
 pub mod kind;
-pub mod kubegpu;
 pub mod labels;
 #[cfg(test)]
 mod laws;

@@ -1,6 +1,6 @@
 //! The one answer: which dialect a pod speaks, what it asks for, or everything that is wrong with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use divvy_core::ask::{Class, ContainerAsk, DeviceAsk, Dialect, GpuAsk, MemoryAsk};
 use divvy_core::device::DeviceKind;
@@ -165,8 +165,7 @@ pub fn parse(pod: &PodManifest<'_>, config: &DialectConfig) -> Reading {
 
     match draft {
         _ if !mistakes.is_empty() => {
-            let mut told = BTreeSet::new();
-            mistakes.retain(|mistake| told.insert(mistake.clone()));
+            mistakes.dedup();
             Reading::Refused(mistakes)
         }
         Some(draft) => Reading::Ask(Box::new(draft.ask), Hints { class_now, ..draft.hints }),

@@ -17,7 +17,6 @@ mod engine;
 mod event;
 mod export_table;
 mod graph;
-mod handles;
 mod kernel;
 mod memory;
 mod op;

@@ -19,8 +19,10 @@ const RUNNING: u64 = 100;
 const DOUBTS: u8 = 4;
 /// A pot of which the card may have stood still for more than this part teaches nothing about costs.
 const GAPPY: u64 = 8;
+/// The most that is charged for a chunk behind a closed gate without a witness that it runs.
+const SPECULATION: Ns = 10_000_000;
 /// How long a chunk in flight of unknown cost is believed in.
-const BELIEVED: Ns = 20_000_000;
+const BELIEVED: Ns = 5_000_000;
 
 /// The books of one card.
 #[derive(Clone, Debug, Default)]
@@ -47,15 +49,32 @@ pub(crate) struct Account {
     /// Some of what it did since its last completion was not paid, or paid by guess.
     pub(crate) guessed: bool,
     /// Pots of which it took next to nothing while in flight.
-    pub(crate) doubts: u8,
+    doubts: u8,
+    /// The last pot it was in flight in shows that it runs: a neighbour without gaps was served less than all of it.
+    pub(crate) seen_running: bool,
+    /// What it paid since its last completion for time in which nobody can tell whether it ran.
+    speculated: Ns,
     /// Paid since its last completion.
     paid: Ns,
-    /// How long it has been alone on the card, with full chunks queued, since its last completion.
-    alone: Option<Ns>,
-    /// ... or since its gate opened, with nothing of it begun before.
-    fresh_start: bool,
+    /// A measurement under way: it has been alone on the card, with full chunks queued.
+    alone: Option<Alone>,
     pot: InPot,
 }
+
+/// A measurement of what units cost, from a completion (or the opening of the gate) to a later completion.
+#[derive(Clone, Copy, Debug, Default)]
+struct Alone {
+    /// So far.
+    time: Ns,
+    /// At the last completion in it.
+    measured: Ns,
+    units: u32,
+    /// Began with the opening of the gate, with nothing of it begun before.
+    fresh_start: bool,
+}
+
+/// A measurement is taken when it is this long: looks are some tens of microseconds apart, and sometimes late.
+const MEASUREMENT: Ns = 2_000_000;
 
 /// A lane's part in the pot.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,6 +95,22 @@ enum Claim {
     Rest(Ns),
 }
 
+impl Account {
+    /// A price nobody can vouch for is only better than none.
+    fn may_guess(&self) -> bool {
+        self.speculated == 0 || self.cost.get().is_none()
+    }
+
+    /// What was measured so far is learnt.
+    fn end_measurement(&mut self) {
+        match self.alone.take() {
+            Some(Alone { units: 0, .. }) | None => {}
+            Some(alone) if alone.fresh_start => self.cost.learn_start(alone.measured, alone.units),
+            Some(alone) => self.cost.learn(alone.measured, alone.units),
+        }
+    }
+}
+
 impl Lane {
     /// Is its work on the card during a stretch that ended with `now`?
     fn worked(&self, now: &Seen) -> bool {
@@ -88,7 +123,7 @@ impl Lane {
     }
 
     /// What is left to pay for the chunk in flight, generously.
-    fn left_to_pay(&self) -> Ns {
+    pub(crate) fn left_to_pay(&self) -> Ns {
         let expected = match self.account.cost.get() {
             Some(ns) => ns.saturating_mul(u64::from(self.largest_chunk())).saturating_mul(2),
             None => BELIEVED,
@@ -98,7 +133,9 @@ impl Lane {
 
     /// A completion was booked: what it runs now is unpaid.
     fn settled(&mut self) {
-        (self.account.paid, self.account.guessed, self.account.doubts) = (0, false, 0);
+        let account = &mut self.account;
+        (account.paid, account.speculated, account.doubts) = (0, 0, 0);
+        (account.guessed, account.seen_running) = (false, false);
     }
 
     /// Its gate opens or closes.
@@ -107,11 +144,11 @@ impl Lane {
         if self.open && !open {
             self.account.in_flight = if self.has_work() { self.seen.streams.max(1) } else { 0 };
             self.account.guessed |= self.account.in_flight > 0;
-            self.account.alone = None;
+            self.account.end_measurement();
         } else if !self.open && open {
             self.account.in_flight = 0;
-            self.account.fresh_start = !begun && self.seen.queued > 0;
-            self.account.alone = self.account.fresh_start.then_some(0);
+            let fresh_start = !begun && self.seen.queued > 0;
+            self.account.alone = fresh_start.then(|| Alone { fresh_start, ..Alone::default() });
         }
         self.open = open;
     }
@@ -153,7 +190,7 @@ impl Books {
                 continue;
             }
             let done = lane.done(&seen[i]);
-            lane.account.alone = None;
+            lane.account.end_measurement();
             lane.account.pot.takes_part = true;
             lane.account.pot.done = lane.account.pot.done.wrapping_add(done);
             full |= lane.open && lane.seen.queued > 0 && (elapsed <= coarse || seen[i].queued > 0);
@@ -185,16 +222,26 @@ impl Books {
         lane.charge(due);
         self.busy = self.busy.saturating_add(due);
         let account = &mut lane.account;
-        account.alone = account.alone.filter(|_| full).map(|time| time.saturating_add(elapsed));
+        if !full {
+            account.end_measurement();
+        }
+        if let Some(alone) = &mut account.alone {
+            alone.time = alone.time.saturating_add(elapsed);
+        }
         if done > 0 {
-            match account.alone {
-                Some(time) if account.fresh_start => account.cost.learn_start(time, done),
-                Some(time) => account.cost.learn(time, done),
-                None if account.guessed => account.cost.guess(account.paid, done),
-                None => account.cost.bound(account.paid, done),
+            if let Some(alone) = &mut account.alone {
+                (alone.measured, alone.units) = (alone.time, alone.units.saturating_add(done));
+                if alone.measured >= MEASUREMENT || alone.fresh_start || now.queued == 0 {
+                    account.end_measurement();
+                }
+            } else if !account.guessed {
+                account.cost.bound(account.paid, done);
+            } else if account.may_guess() {
+                account.cost.guess(account.paid, done);
             }
-            account.alone = (now.queued > 0 && lane.open).then_some(0);
-            account.fresh_start = false;
+            if account.alone.is_none() && now.queued > 0 && lane.open {
+                account.alone = Some(Alone::default());
+            }
             lane.settled();
         }
         true
@@ -239,7 +286,12 @@ impl Books {
                     let due = if witnessed { equal } else { equal.min(most) };
                     (rest, open) = (rest - due, open - 1);
                     let little = due.saturating_mul(1000) < pot.saturating_mul(RUNNING);
-                    lane.account.doubts = if little { lane.account.doubts.saturating_add(1) } else { 0 };
+                    let account = &mut lane.account;
+                    account.doubts = if little { account.doubts.saturating_add(1) } else { 0 };
+                    account.seen_running = witnessed && !little;
+                    if !lane.open && !witnessed {
+                        account.speculated = account.speculated.saturating_add(due);
+                    }
                     due
                 }
             };
@@ -279,7 +331,7 @@ fn leave_pot(lane: &mut Lane, shared: bool, gaps: bool, over: bool) {
     let account = &mut lane.account;
     account.guessed |= shared || gaps;
     if part.done > 0 {
-        if account.guessed && !gaps {
+        if account.guessed && !gaps && account.may_guess() {
             account.cost.guess(account.paid, part.done);
         }
         lane.settled();
@@ -306,7 +358,7 @@ fn claim(lane: &Lane, gaps: bool) -> Claim {
         return Claim::Work(0);
     }
     if !lane.open {
-        return Claim::Rest(lane.left_to_pay());
+        return Claim::Rest(lane.left_to_pay().min(SPECULATION.saturating_sub(account.speculated)));
     }
     match account.cost.get() {
         // Only a chunk that is being filled: it cannot have cost more than what is in it.

@@ -15,6 +15,8 @@ pub(crate) struct UnitCost {
 const QUITE_DIFFERENT: u64 = 4;
 /// ... if it is about something long.
 const LONG: Ns = 5_000_000;
+/// No launch costs less.
+const LEAST: Ns = 500;
 /// From the arbiter's store to the first work behind the gate, at the least.
 const OPENING: Ns = 10_000;
 
@@ -71,5 +73,5 @@ impl UnitCost {
 }
 
 fn sample(time: Ns, units: u32) -> Ns {
-    (time / u64::from(units.max(1))).max(1)
+    (time / u64::from(units.max(1))).max(LEAST)
 }

@@ -7,6 +7,8 @@ use crate::charge::{Account, Books};
 use crate::tuning::Tuning;
 use crate::{Ns, Seen, pace, turn};
 
+/// Looks are at most some tens of milliseconds apart; after so long the arbiter was not there.
+const ABSENT: Ns = 200_000_000;
 /// A program that submits nothing for so long waits for the card.
 const HELD_UP: Ns = 50_000;
 
@@ -98,7 +100,8 @@ impl Lane {
 
     /// A long chunk of it is running behind its closed gate: it needs no turn to go on.
     pub(crate) fn runs_on(&self, long: Ns) -> bool {
-        self.account.in_flight > 0 && self.account.doubts == 0 && self.chunk_time() > long
+        // As long as somebody else's progress shows it: it may also have stopped before its gate, and then it waits for its turn.
+        self.account.in_flight > 0 && self.account.seen_running && self.chunk_time() > long && self.left_to_pay() > 0
     }
 
     /// Work that counts. A chunk that is being filled and has not moved for longer than it can take is done, though nobody said so:
@@ -257,10 +260,15 @@ impl Domain {
 
     /// Takes a look: `seen` has one entry per lane, `now` never goes back.
     pub fn step(&mut self, now: Ns, seen: &[Seen]) -> Outcome {
-        let elapsed = self.last.map_or(0, |last| now.saturating_sub(last));
-        self.last = Some(now);
+        let elapsed = self.last.replace(now).map(|last| now.saturating_sub(last)).filter(|time| *time <= ABSENT);
         if seen.len() == self.lanes.len() {
-            self.book(now, elapsed, seen);
+            if elapsed.is_none() {
+                // The first look, or the first after the arbiter was stopped: what happened before, nobody saw and nobody pays.
+                for (lane, seen) in self.lanes.iter_mut().zip(seen) {
+                    lane.seen = *seen;
+                }
+            }
+            self.book(now, elapsed.unwrap_or(0), seen);
         }
         turn::decide(self, now);
         pace::set_chunks(self, now);

@@ -36,7 +36,7 @@ impl Lane {
 }
 
 /// Most units in a chunk: a program whose kernels suddenly take a thousand times longer is still taken back within reason.
-const MOST_UNITS: u64 = 1 << 16;
+const MOST_UNITS: u64 = 1 << 14;
 
 pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
     for i in 0..domain.lanes.len() {

@@ -252,3 +252,70 @@ fn a_neighbour_that_stopped_in_the_middle_of_a_chunk_does_not_hold_the_card() {
     }
     assert!(open > 39_000, "open in {open} of 40000 looks");
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, rng_seed: RngSeed::Fixed(11), ..ProptestConfig::default() })]
+
+    /// Whatever completes when, however late the looks and however wrong the costs that are learnt from it: who always has work and half
+    /// of the card is never left waiting for half a second.
+    #[test]
+    fn nobody_with_work_is_forgotten(seed in any::<u64>(), slow in 1u64..20, late in 1u64..40) {
+        let mut domain = Domain::new(1, Tuning::default());
+        for _ in 0..2 {
+            domain.add(Shares { request: 500, limit: 1000 }, &[0]);
+        }
+        let mut x = seed | 1;
+        let mut random = move |below: u64| { x ^= x << 13; x ^= x >> 7; x ^= x << 17; x % below };
+        let mut seen = [Seen { queued: 8, filling: 0, streams: 1, completed: 0, submitted: 8 }; 2];
+        let (mut now, mut opened) = (0, [0; 2]);
+        while now < 4 * SEC {
+            now += 25 * US + if random(20) == 0 { random(late) * MS } else { 0 };
+            let open: Vec<bool> = domain.directives().map(|d| d.open).collect();
+            for lane in 0..2 {
+                // Work completes now and then behind an open gate, and rarely behind a closed one.
+                if random(slow * if open[lane] { 10 } else { 1000 }) == 0 {
+                    let done = 1 + random(4) as u32;
+                    seen[lane].completed += done;
+                    seen[lane].submitted += done;
+                }
+            }
+            domain.step(now, &seen);
+            for (lane, d) in domain.directives().enumerate() {
+                if d.open {
+                    opened[lane] = now;
+                }
+                prop_assert!(now - opened[lane] < 500 * MS, "tenant {lane} waits since {} ms", opened[lane] / MS);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_happened_before_the_first_look_teaches_nothing() {
+    let mut domain = Domain::new(1, Tuning::default());
+    domain.add(Shares { request: 500, limit: 500 }, &[0]);
+    // An arbiter that was restarted finds counters that have come far.
+    let mut seen = Seen { queued: 10, filling: 0, streams: 1, completed: 1_000_000, submitted: 1_000_010 };
+    for k in 1..4000u64 {
+        domain.step(k * 25 * US, &[seen]);
+        let d = domain.directives().next().unwrap();
+        if d.open && k % 8 == 0 {
+            (seen.completed, seen.submitted) = (seen.completed + 1, seen.submitted + 1);
+        }
+        assert!(d.chunk_units <= 4, "{d:?}");
+    }
+    assert!(domain.directives().next().unwrap().unit_ns.abs_diff(200_000) < 50_000);
+}
+
+#[test]
+fn time_in_which_the_arbiter_was_stopped_is_nobodys() {
+    let mut domain = Domain::new(1, Tuning::default());
+    domain.add(Shares { request: 300, limit: 300 }, &[0]);
+    let work = Seen { queued: 10, filling: 0, streams: 1, completed: 0, submitted: 10 };
+    domain.step(MS, &[work]);
+    assert!(domain.directives().next().unwrap().open);
+    let later = Seen { completed: 5000, submitted: 5010, ..work };
+    domain.step(5 * SEC, &[later]);
+    let d = domain.directives().next().unwrap();
+    assert!(d.open && d.charged == 0 && d.unit_ns == 0, "{d:?}");
+}

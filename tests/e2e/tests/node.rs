@@ -7,7 +7,6 @@ mod node {
     pub(crate) mod kit;
 
     mod restart;
-    mod share;
     mod shim;
     mod start;
 }

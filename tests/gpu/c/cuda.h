@@ -56,6 +56,9 @@ enum { CUDA_SUCCESS = 0, CUDA_INVALID_VALUE = 1, CUDA_OUT_OF_MEMORY = 2, CUDA_IN
   F(cuGraphLaunch, CUgraphExec, CUstream) F(cuGraphExecDestroy, CUgraphExec) F(cuDeviceGraphMemTrim, CUdevice) \
   F(cuModuleLoadData, CUmodule *, const void *) F(cuModuleGetFunction, CUfunction *, CUmodule, const char *) \
   F(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **) \
+  F(cuLaunchKernel_ptsz, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **) F(cuStreamSynchronize_ptsz, CUstream) \
+  F(cuStreamWaitEvent, CUstream, CUevent, unsigned) F(cuStreamQuery, CUstream) F(cuEventQuery, CUevent) F(cuEventDestroy_v2, CUevent) \
+  F(cuLaunchHostFunc, CUstream, void (*)(void *), void *) F(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *, size_t, CUstream) \
   F(cuIpcGetMemHandle, void *, CUdeviceptr) F(cuEventCreate, CUevent *, unsigned) F(cuEventRecord, CUevent, CUstream) F(cuEventSynchronize, CUevent)
 
 #define DECLARE(name, ...) static CUresult (*name)(__VA_ARGS__) __attribute__((unused));
@@ -81,10 +84,14 @@ static inline void find_driver(void) {
 #undef FIND
 }
 
-static inline double now_seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+// Initialises the driver and makes the primary context of a device current.
+static inline CUcontext begin(CUdevice device) {
+  find_driver();
+  MUST(cuInit(0));
+  CUcontext context = NULL;
+  MUST(cuDevicePrimaryCtxRetain(&context, device));
+  MUST(cuCtxSetCurrent(context));
+  return context;
 }
 
 static inline size_t free_bytes(void) {
@@ -93,28 +100,15 @@ static inline size_t free_bytes(void) {
   return available;
 }
 
-// Initialises the driver and makes the primary context of a device current. On a card the agent sees what the context takes a
-// moment later: DIVVY_TEST_SETTLE seconds without a change are waited for.
-static inline CUcontext begin(CUdevice device) {
-  find_driver();
-  MUST(cuInit(0));
-  CUcontext context = NULL;
-  MUST(cuDevicePrimaryCtxRetain(&context, device));
-  MUST(cuCtxSetCurrent(context));
-  const char *settle = getenv("DIVVY_TEST_SETTLE");
-  double quiet = settle ? atof(settle) : 0, since = now_seconds(), until = since + 10 * quiet;
-  for (size_t last = 0, now; quiet > 0 && now_seconds() - since < quiet && now_seconds() < until; last = now) {
-    now = free_bytes();
-    if (now != last) since = now_seconds();
-    usleep(50000);
-  }
-  return context;
-}
-
 static inline size_t total_bytes(void) {
   size_t available = 0, total = 0;
   MUST(cuMemGetInfo_v2(&available, &total));
   return total;
 }
 
+static inline double now_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
 #endif

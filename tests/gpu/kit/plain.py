@@ -19,7 +19,7 @@ def must(status):
 
 
 def begin():
-    with open(os.path.join(HERE, "../c/load.c")) as source:
+    with open(os.path.join(HERE, "../c/spin.h")) as source:
         text = "".join(re.findall(r'^    "(.*)"', source.read(), re.M)).replace("\\n", "\n")
     context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     must(cuda.cuInit(0))

@@ -170,7 +170,6 @@ impl Group<'_> {
     fn round(&mut self, now: Ns) {
         for (tenant, id) in &mut self.tenants {
             tenant.gate.beat_arbiter(now);
-            tenant.look_for_sleepers();
             if tenant.gate.controller() != divvy_shm::gate::Controller::Arbiter {
                 // The keeper thought we were gone.
                 tenant.gate.take_control(divvy_shm::gate::Controller::Arbiter);

@@ -26,7 +26,6 @@ pub(super) struct Tenant {
     /// What had been booked when these pages were opened: books go on where they stopped.
     base: Vec<Booked>,
     hints: Vec<ChunkHint>,
-    wakes: bool,
 }
 
 impl Tenant {
@@ -37,7 +36,7 @@ impl Tenant {
         gate.take_control(Controller::Arbiter);
         let of_device = |d| gate.gate(d).map(|g| (g.booked(), g.hint())).unwrap_or_default();
         let (base, hints) = (0..config.devices.len()).map(of_device).unzip();
-        Ok(Tenant { name: container.name.clone(), gate, ledger, generation, config, base, hints, wakes: false })
+        Ok(Tenant { name: container.name.clone(), gate, ledger, generation, config, base, hints })
     }
 
     /// Whether the grant was changed since it was last looked at; brings it up to date.
@@ -83,16 +82,11 @@ impl Tenant {
         self.ledger.used(device)
     }
 
-    /// Opens or closes a gate.
+    /// Opens or closes a gate. A card sees it by itself; threads in the gate on the CPU have to be woken.
     pub(super) fn set_gate(&self, device: usize, open: bool) {
-        if self.gate.set_gate(device, open) && open && self.wakes {
+        if self.gate.set_gate(device, open) && open {
             self.gate.wake(device);
         }
-    }
-
-    /// Looks whether any of its processes waits in the gate on the CPU and has to be woken.
-    pub(super) fn look_for_sleepers(&mut self) {
-        self.wakes = self.ledger.any_cpu_gate();
     }
 
     /// Publishes the size of chunks.

@@ -169,6 +169,24 @@ fn a_tenant_that_truncates_its_ledger_keeps_its_request_and_its_neighbour_the_re
 }
 
 #[test]
+fn gm_24_a_container_that_is_gone_leaves_no_record_and_its_gate_open() {
+    let root = tempfile::tempdir().unwrap();
+    let tenants =
+        [played(&root.path().join("a"), &["one"], 300, 1000), played(&root.path().join("b"), &["one"], 700, 1000)];
+    let arbiter = Arbiter::new(Settings { spin: false, ..Settings::default() });
+    let all = [container(root.path(), "a"), container(root.path(), "b")];
+    arbiter.set_containers(&all);
+    for tenant in &tenants {
+        tenant.submit(0);
+    }
+    wait_for("both have accounts", || arbiter.accounts().all().len() == 2);
+    wait_for("one of them waits", || tenants.iter().any(|t| !t.is_open(0)));
+    arbiter.set_containers(&all[1..]);
+    wait_for("only one is left", || arbiter.accounts().all().keys().all(|(name, _)| name == "b"));
+    wait_for("nobody is held for a neighbour that is gone", || tenants.iter().all(|t| t.is_open(0)));
+}
+
+#[test]
 fn a_gang_moves_all_its_gates_together() {
     let root = tempfile::tempdir().unwrap();
     let gang = played(&root.path().join("g"), &["one", "two"], 500, 1000);

@@ -13,7 +13,6 @@ use tempfile::TempDir;
 
 pub(crate) mod echo;
 pub(crate) mod fake;
-pub(crate) mod python;
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {

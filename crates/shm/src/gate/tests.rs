@@ -55,6 +55,18 @@ fn what_the_agent_writes_is_what_the_library_reads() {
 }
 
 #[test]
+fn gm_22_long_names_are_kept_whole_and_longer_ones_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = format!("namespace/{}/container", "p".repeat(160));
+    let named = |name: &str| ContainerConfig { name: name.into(), ..config(300) };
+    let writer = GateWriter::create(dir.path(), &named(&long)).unwrap();
+    assert_eq!(GateReader::open(dir.path()).unwrap().config().1.name, long);
+    writer.set_config(&named(&"x".repeat(1000))).unwrap();
+    let (_, read) = writer.config();
+    assert_eq!(read, named(&"x".repeat(192)), "and nothing beside it is touched");
+}
+
+#[test]
 fn gate_words_lie_where_the_driver_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let writer = GateWriter::create(dir.path(), &config(300)).unwrap();

@@ -1,0 +1,347 @@
+//! The real parts on the fake driver: divvy-agent's arbiter and keeper, libdivvy.so, and programs that launch kernels.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use divvy_fakedriver::spec::Spec;
+use divvy_shm::{GateReader, LedgerFile};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const MACHINE: &str = "1xH200";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
+}
+
+/// The fake driver, the library as it ships, and the programs, built once.
+struct Built {
+    dir: TempDir,
+    library: PathBuf,
+}
+
+fn built() -> &'static Built {
+    static BUILT: OnceLock<Built> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        divvy_fakedriver::install::install(dir.path()).expect("the fake driver builds");
+        let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_path_buf();
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .current_dir(root())
+            .args(["build", "--quiet", "-p", "divvy-hook", "--profile", "hook", "--target-dir"])
+            .arg(&target)
+            .status()
+            .unwrap();
+        assert!(status.success(), "libdivvy.so does not build");
+        for program in ["load", "moves", "ways"] {
+            let status = Command::new("cc")
+                .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+                .arg(dir.path().join(program))
+                .arg(root().join("tests/gpu/c").join(format!("{program}.c")))
+                .args(["-ldl", "-lpthread"])
+                .status()
+                .unwrap();
+            assert!(status.success(), "{program}.c does not compile");
+        }
+        Built { library: target.join("hook/libdivvy.so"), dir }
+    })
+}
+
+/// A machine, an arbiter with tenants on it, and whatever runs there. Everything ends with it.
+struct Bench {
+    machine: TempDir,
+    tenants: TempDir,
+    arbiter: Option<Child>,
+    programs: Vec<Child>,
+}
+
+impl Bench {
+    fn new(tenants: &str) -> Bench {
+        built();
+        let mut bench = Bench {
+            machine: tempfile::tempdir().unwrap(),
+            tenants: tempfile::Builder::new().tempdir_in("/dev/shm").unwrap(),
+            arbiter: None,
+            programs: Vec::new(),
+        };
+        std::fs::write(bench.tenants.path().join("shares"), tenants).unwrap();
+        bench.start_arbiter();
+        bench
+    }
+
+    fn start_arbiter(&mut self) {
+        let uuid = &Spec::parse(MACHINE).unwrap().cards[0].uuid;
+        let mut arbiter = Command::new(env!("CARGO_BIN_EXE_divvy-agent"))
+            .args(["arbiter", "--keeper", "--dir"])
+            .arg(self.tenants.path())
+            .arg("--tenants")
+            .arg(format!("@{}", self.tenants.path().join("shares").display()))
+            .args(["--device", uuid])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(arbiter.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        std::thread::spawn(move || lines.for_each(drop));
+        self.arbiter = Some(arbiter);
+    }
+
+    fn set_shares(&self, tenants: &str) {
+        let new = self.tenants.path().join("shares.new");
+        std::fs::write(&new, tenants).unwrap();
+        std::fs::rename(new, self.tenants.path().join("shares")).unwrap();
+    }
+
+    /// The fake driver's tool.
+    fn fake_gpu(&self, arguments: &[&str]) {
+        let status = Command::new(built().dir.path().join("fake-gpu"))
+            .args(arguments)
+            .env("FAKE_GPU_STATE", self.machine.path())
+            .env("FAKE_GPU_CONFIG", MACHINE)
+            .stdout(Stdio::null())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{arguments:?}");
+    }
+
+    fn program(&self, tenant: &str, name: &str, arguments: &str) -> Child {
+        Command::new(built().dir.path().join(name))
+            .args(arguments.split_whitespace())
+            .env("LD_PRELOAD", &built().library)
+            .env("LD_LIBRARY_PATH", built().dir.path())
+            .env("DIVVY_DIR", self.folder(tenant))
+            .env("FAKE_GPU_STATE", self.machine.path())
+            .env("FAKE_GPU_CONFIG", MACHINE)
+            .env_remove("CUDA_VISIBLE_DEVICES")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Starts a program and waits until it has begun.
+    fn start(&self, tenant: &str, name: &str, arguments: &str) -> Running {
+        let mut child = self.program(tenant, name, arguments);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = lines.next().and_then(Result::ok).unwrap_or_default();
+        assert_eq!(first, "begun", "{name} {arguments}");
+        Running { child, lines }
+    }
+
+    fn folder(&self, tenant: &str) -> PathBuf {
+        self.tenants.path().join(tenant)
+    }
+
+    fn gate(&self, tenant: &str) -> GateReader {
+        GateReader::open(&self.folder(tenant)).unwrap()
+    }
+
+    fn arbiter(&self) -> Pid {
+        Pid::from_child(self.arbiter.as_ref().unwrap())
+    }
+
+    /// The keeper's pid, if one is there.
+    fn keeper(&self) -> Option<Pid> {
+        let wanted = self.tenants.path().to_string_lossy().into_owned();
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let words: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
+            if words.iter().any(|w| w == "keeper") && words.iter().any(|w| *w == wanted) {
+                return entry.file_name().to_string_lossy().parse().ok().and_then(Pid::from_raw);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        for child in self.programs.iter_mut().chain(&mut self.arbiter) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if let Some(keeper) = self.keeper() {
+            let _ = kill_process(keeper, Signal::KILL);
+        }
+    }
+}
+
+struct Running {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Running {
+    /// The number after a word in the last line.
+    fn end(mut self, word: &str) -> f64 {
+        let last = self.lines.by_ref().map_while(Result::ok).last().unwrap_or_default();
+        self.child.wait().unwrap();
+        let words: Vec<&str> = last.split_whitespace().collect();
+        let at = words.iter().position(|w| *w == word).unwrap_or_else(|| panic!("no {word} in {last:?}"));
+        words[at + 1].parse().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_for(what: &str, mut true_now: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !true_now() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_micros(500));
+    }
+}
+
+fn signal(pid: Pid, signal: Signal) {
+    kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn two_tenants_run_by_request_and_by_the_new_one_after_a_change() {
+    let bench = Bench::new("a=300/1000 b=700/1000");
+    let share = || {
+        let [a, b] = ["a", "b"].map(|t| bench.start(t, "load", "1000 2.5 4"));
+        let [a, b] = [a, b].map(|r| r.end("launches"));
+        100.0 * a / (a + b)
+    };
+    let first = share();
+    assert!((24.0..36.0).contains(&first), "asked 30, had {first:.1}");
+    bench.set_shares("a=800/1000 b=200/1000");
+    let second = share();
+    assert!((73.0..87.0).contains(&second), "asked 80, had {second:.1}");
+}
+
+#[test]
+fn a_lone_tenant_keeps_to_its_limit() {
+    let bench = Bench::new("a=250/250");
+    let rate = bench.start("a", "load", "1000 3 4").end("per_second");
+    assert!((200.0..300.0).contains(&rate), "a quarter of a thousand kernels of a millisecond each, had {rate:.0}");
+}
+
+#[test]
+fn gm_26_every_way_to_launch_passes_the_gate_and_captures_stay_whole() {
+    let bench = Bench::new("a=500/900 b=500/900");
+    let neighbour = bench.start("b", "load", "200 60");
+    let output = bench.program("a", "ways", "").wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    drop(neighbour);
+    let ledger = LedgerFile::open_guarded(&bench.folder("a")).unwrap();
+    wait_for("nothing is left of a program that ended", || {
+        ledger.backlog(0).queued == 0 && ledger.backlog(0).filling == 0
+    });
+}
+
+#[test]
+fn where_streams_cannot_wait_the_cpu_does() {
+    let bench = Bench::new("a=300/1000 b=700/1000");
+    bench.fake_gpu(&["inject", "cuStreamBatchMemOp_v2", "fail=801"]);
+    let [a, b] = ["a", "b"].map(|t| bench.start(t, "load", "1000 2.5 4"));
+    let [a, b] = [a, b].map(|r| r.end("launches"));
+    let share = 100.0 * a / (a + b);
+    assert!((20.0..40.0).contains(&share), "asked 30, had {share:.1}");
+    let capped = Bench::new("a=250/250");
+    capped.fake_gpu(&["inject", "cuStreamBatchMemOp_v2", "fail=801"]);
+    let rate = capped.start("a", "load", "1000 2 4").end("per_second");
+    assert!((180.0..330.0).contains(&rate), "limit 250, had {rate:.0}");
+}
+
+#[test]
+fn gm_19_two_processes_of_a_container_share_one_turn() {
+    let bench = Bench::new("a=500/1000 b=500/1000");
+    let running = [("a", 3.0), ("a", 3.0), ("b", 3.0)].map(|(t, s)| bench.start(t, "load", &format!("1000 {s} 4")));
+    let [first, second, other] = running.map(|r| r.end("launches"));
+    let share = 100.0 * (first + second) / (first + second + other);
+    assert!((42.0..58.0).contains(&share), "two processes and one, half each: had {share:.1}");
+}
+
+#[test]
+fn gm_23_a_program_that_starts_before_the_agent_runs_and_is_held_once_it_is_there() {
+    let mut bench = Bench::new("a=200/200");
+    let mut arbiter = bench.arbiter.take().unwrap();
+    arbiter.kill().unwrap();
+    arbiter.wait().unwrap();
+    std::fs::remove_file(bench.folder("a").join("agent.sock")).unwrap();
+    let running = bench.start("a", "load", "1000 3 4");
+    bench.start_arbiter();
+    let rate = running.end("per_second");
+    assert!((100.0..900.0).contains(&rate), "it ran, and was held: {rate:.0}");
+}
+
+/// A tenant with a thousand chunks queued and its gate closed most of the time.
+fn with_closed_gates(bench: &Bench) -> Running {
+    let running = bench.start("a", "moves", "5 4 500");
+    let gate = bench.gate("a");
+    wait_for("the gate is closed", || !gate.gate(0).unwrap().is_open());
+    running
+}
+
+#[test]
+fn streams_move_within_a_second_when_the_arbiter_is_killed_and_it_takes_over_again() {
+    let mut bench = Bench::new("a=300/300");
+    let running = with_closed_gates(&bench);
+    signal(bench.arbiter(), Signal::KILL);
+    bench.arbiter.take().unwrap().wait().unwrap();
+    let gate = bench.gate("a");
+    wait_for("the keeper is in control", || gate.controller() == divvy_shm::gate::Controller::Keeper);
+    bench.start_arbiter();
+    wait_for("the arbiter is back", || gate.controller() == divvy_shm::gate::Controller::Arbiter);
+    let still = running.end("still_ms");
+    assert!(still < 1000.0, "a stream stood still for {still} ms");
+}
+
+#[test]
+fn streams_move_within_a_second_when_the_arbiter_is_stopped_and_it_goes_on_afterwards() {
+    let bench = Bench::new("a=300/300");
+    let running = with_closed_gates(&bench);
+    signal(bench.arbiter(), Signal::STOP);
+    let gate = bench.gate("a");
+    wait_for("the keeper is in control", || gate.controller() == divvy_shm::gate::Controller::Keeper);
+    signal(bench.arbiter(), Signal::CONT);
+    wait_for("the arbiter is back", || gate.controller() == divvy_shm::gate::Controller::Arbiter);
+    let still = running.end("still_ms");
+    assert!(still < 1000.0, "a stream stood still for {still} ms");
+}
+
+#[test]
+fn a_killed_keeper_is_replaced_and_a_stopped_one_harms_nobody() {
+    let bench = Bench::new("a=300/300");
+    let running = with_closed_gates(&bench);
+    wait_for("there is a keeper", || bench.keeper().is_some());
+    let first = bench.keeper().unwrap();
+    signal(first, Signal::KILL);
+    wait_for("there is another", || bench.keeper().is_some_and(|k| k != first));
+    let gate = bench.gate("a");
+    let beat = gate.keeper_beat();
+    wait_for("which is alive", || gate.keeper_beat() > beat);
+    signal(bench.keeper().unwrap(), Signal::STOP);
+    let still = running.end("still_ms");
+    assert!(still < 1000.0, "a stream stood still for {still} ms");
+}
+
+#[test]
+fn a_tenant_that_is_stopped_or_killed_with_its_gate_closed_leaves_the_card_to_its_neighbour() {
+    let bench = Bench::new("a=300/1000 b=700/1000");
+    let stopped = bench.start("a", "moves", "60 4 500");
+    let second = bench.start("a", "moves", "6 2 500");
+    let neighbour = bench.start("b", "load", "1000 3 4");
+    signal(Pid::from_child(&stopped.child), Signal::STOP);
+    std::thread::sleep(Duration::from_millis(500));
+    signal(Pid::from_child(&stopped.child), Signal::CONT);
+    let ledger = LedgerFile::open_guarded(&bench.folder("a")).unwrap();
+    assert_eq!(ledger.processes().count(), 2);
+    signal(Pid::from_child(&stopped.child), Signal::KILL);
+    wait_for("what it had is given back", || ledger.processes().count() == 1);
+    let rate = neighbour.end("per_second");
+    assert!(rate > 600.0, "seven tenths of a thousand, had {rate:.0}");
+    let still = second.end("still_ms");
+    assert!(still < 1000.0, "the other process of the tenant stood still for {still} ms");
+}
