@@ -28,9 +28,7 @@ impl fmt::Display for Fault {
 
 /// Maps both files; nothing if there are none.
 pub(crate) fn open() -> Result<Option<(*mut GatePage, *mut Ledger)>, Fault> {
-    let Some(dir) = directory(place::IN_CONTAINER.as_bytes(), variable(place::DIR_VARIABLE.as_bytes())) else {
-        return Ok(None);
-    };
+    let Some(dir) = own_directory() else { return Ok(None) };
     let gate = map::<GatePage>(&dir, place::GATE, libc::O_RDONLY)?;
     // SAFETY: just mapped whole.
     unsafe { &*gate }.check().map_err(|fault| Fault::Unsound(place::GATE, fault))?;
@@ -50,19 +48,22 @@ pub(crate) fn ledger_again() -> Result<*mut Ledger, Fault> {
 }
 
 fn again<T: Shared>(name: &'static str, mode: i32) -> Result<*mut T, Fault> {
-    let dir = directory(place::IN_CONTAINER.as_bytes(), variable(place::DIR_VARIABLE.as_bytes()));
-    map(&dir.ok_or(Fault::Unreadable(name, libc::ENOENT))?, name, mode)
+    map(&own_directory().ok_or(Fault::Unreadable(name, libc::ENOENT))?, name, mode)
 }
 
 /// The directory of the container: the fixed one if it holds a gate, and only otherwise the one a variable names.
-fn directory(fixed: &[u8], named: Option<&[u8]>) -> Option<Vec<u8>> {
-    [Some(fixed), named].into_iter().flatten().find(|dir| exists(&path(dir, place::GATE))).map(<[u8]>::to_vec)
+fn directory(fixed: &[u8], named: impl FnOnce() -> Option<Vec<u8>>) -> Option<Vec<u8>> {
+    let has_gate = |dir: &[u8]| exists(&path(dir, place::GATE));
+    if has_gate(fixed) { Some(fixed.to_vec()) } else { named().filter(|dir| has_gate(dir)) }
+}
+
+fn own_directory() -> Option<Vec<u8>> {
+    directory(place::IN_CONTAINER.as_bytes(), || variable(place::DIR_VARIABLE.as_bytes()).map(<[u8]>::to_vec))
 }
 
 /// The path of the agent's socket.
 pub(crate) fn socket() -> Option<Vec<u8>> {
-    directory(place::IN_CONTAINER.as_bytes(), variable(place::DIR_VARIABLE.as_bytes()))
-        .map(|dir| path(&dir, place::SOCKET))
+    own_directory().map(|dir| path(&dir, place::SOCKET))
 }
 
 /// `dir/name`, ended by a zero.
@@ -75,8 +76,13 @@ fn exists(path: &[u8]) -> bool {
     unsafe { libc::access(path.as_ptr().cast(), libc::F_OK) == 0 }
 }
 
-/// An environment variable, by looking through the block itself: nothing is locked and nothing allocated.
+/// An environment variable, by looking through the block itself: nothing is locked and nothing allocated. A program that runs with
+/// more rights than its caller hears none.
 pub(crate) fn variable(name: &[u8]) -> Option<&'static [u8]> {
+    // SAFETY: asks for a number that the kernel gave the program.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return None;
+    }
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
@@ -141,11 +147,12 @@ mod tests {
         std::fs::write(other.join(place::GATE), b"").unwrap();
         let bytes = |p: &std::path::Path| p.as_os_str().as_encoded_bytes().to_vec();
         let (fixed_name, other_name) = (bytes(&fixed), bytes(&other));
-        assert_eq!(directory(&fixed_name, None), None);
-        assert_eq!(directory(&fixed_name, Some(&bytes(&empty))), None);
-        assert_eq!(directory(&fixed_name, Some(&other_name)), Some(other_name.clone()));
+        let named = |dir: Option<&[u8]>| directory(&fixed_name, || dir.map(<[u8]>::to_vec));
+        assert_eq!(named(None), None);
+        assert_eq!(named(Some(&bytes(&empty))), None);
+        assert_eq!(named(Some(&other_name)), Some(other_name.clone()));
         std::fs::write(fixed.join(place::GATE), b"").unwrap();
-        assert_eq!(directory(&fixed_name, Some(&other_name)), Some(fixed_name));
+        assert_eq!(named(Some(&other_name)), Some(fixed_name.clone()));
         std::fs::remove_dir_all(base).unwrap();
     }
 

@@ -35,13 +35,15 @@ pub(crate) unsafe fn retain(out: *const *mut c_void, ordinal: CUdevice, go: impl
         Account::None => return go(),
         Account::Refused(status) => return status,
     };
-    let mut primary = member.process.contexts.primary[device].lock();
-    if primary.charged && active(ordinal) {
+    // The lock is never held over a call to the driver: a profiler may come back to us from inside it.
+    let place = &member.process.contexts.primary[device];
+    let exists = active(ordinal);
+    let known = *place.lock();
+    if known.charged && exists {
         return go();
     }
-    if primary.charged {
-        gone(member, device, *primary); // reset behind our back
-        primary.charged = false;
+    if known.charged {
+        forget_primary(member, device); // reset behind our back
     }
     let bytes = member.gate.limits(device).map_or(0, |l| l.context_bytes);
     let charge = match Charge::make(member, device, Kind::Context, bytes) {
@@ -55,6 +57,12 @@ pub(crate) unsafe fn retain(out: *const *mut c_void, ordinal: CUdevice, go: impl
     }
     // SAFETY: the driver has just written it.
     let handle = unsafe { out.as_ref() }.map_or(0, |c| *c as u64);
+    let mut primary = place.lock();
+    if primary.charged {
+        drop(primary);
+        charge.cancel(); // another thread was first
+        return status;
+    }
     *primary = Primary { handle, bytes: charge.keep(), charged: true };
     drop(primary);
     gate::context_created(handle);
@@ -65,11 +73,9 @@ pub(crate) unsafe fn retain(out: *const *mut c_void, ordinal: CUdevice, go: impl
 pub(crate) fn release(ordinal: CUdevice, go: impl Fn() -> CUresult) -> CUresult {
     let Account::Of(member, device, _) = books::of_device(ordinal) else { return go() };
     gate::before_sync(Wait::Context);
-    let mut primary = member.process.contexts.primary[device].lock();
     let status = go();
-    if primary.charged && !active(ordinal) {
-        gone(member, device, *primary);
-        primary.charged = false;
+    if !active(ordinal) {
+        forget_primary(member, device);
     }
     status
 }
@@ -164,11 +170,17 @@ fn active(ordinal: CUdevice) -> bool {
         && active != 0
 }
 
-/// The primary context of a device is gone.
-fn gone(member: Member, device: usize, primary: Primary) {
-    gate::context_destroyed(primary.handle);
-    empty(member, primary.handle);
-    books::credit(member, device, Kind::Context, primary.bytes);
+/// The primary context of a device is gone, if there was one.
+fn forget_primary(member: Member, device: usize) {
+    let gone = {
+        let mut primary = member.process.contexts.primary[device].lock();
+        core::mem::replace(&mut *primary, Primary { handle: 0, bytes: 0, charged: false })
+    };
+    if gone.charged {
+        gate::context_destroyed(gone.handle);
+        empty(member, gone.handle);
+        books::credit(member, device, Kind::Context, gone.bytes);
+    }
 }
 
 /// Everything that was in a context went with it.
