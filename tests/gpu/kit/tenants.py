@@ -87,10 +87,10 @@ class Tenant:
 class Arbiter:
     """`divvy-agent arbiter` with some tenants, whose shares are changed by writing a file."""
 
-    def __init__(self, uuid, names, folder="/dev/shm/divvy-gpu"):
+    def __init__(self, uuid, names, folder="/dev/shm/divvy-gpu", memory=None):
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
-        self.folder, self.names, self.uuid = folder, names, uuid
+        self.folder, self.names, self.uuid, self.memory = folder, names, uuid, memory
         self.file = os.path.join(folder, "tenants")
         self.set({})
         self.books, self.start_time = [], 0.0
@@ -99,7 +99,8 @@ class Arbiter:
     def start(self):
         self.log = open("/tmp/divvy-gpu-arbiter.log", "a")
         self.process = subprocess.Popen([AGENT, "arbiter", "--dir", self.folder, "--tenants", "@" + self.file, "--device",
-                                         self.uuid, "--keeper", "--report", "100"], stdout=subprocess.PIPE, stderr=self.log,
+                                         self.uuid, "--keeper", "--report", "100"]
+                                        + (["--memory", str(self.memory)] if self.memory else []), stdout=subprocess.PIPE, stderr=self.log,
                                         text=True, start_new_session=True)
         if "ready" not in self.process.stdout.readline():
             raise SystemExit("the arbiter does not start; see /tmp/divvy-gpu-arbiter.log")

@@ -87,7 +87,62 @@ def decode(layers=16, width=1024, heads=16, past=256):
     return step, 1
 
 
-KINDS = {"mm": mm, "graph": graph, "long": lambda: mm(12288, 4), "small": small, "resnet": resnet, "decode": decode}
+def model(build, shape, train):
+    net = build().cuda()
+    net.train(train)
+    if shape[0] == 1:  # statistics of one image are none
+        for part in net.modules():
+            if isinstance(part, torch.nn.BatchNorm2d):
+                part.eval()
+    x = torch.randn(*shape, device="cuda")
+    optimizer, loss_of = torch.optim.SGD(net.parameters(), 0.01), torch.nn.CrossEntropyLoss()
+
+    def infer():
+        with torch.no_grad():
+            net(x)
+
+    def learn():
+        optimizer.zero_grad(set_to_none=True)
+        out = net(x)
+        out = out["out"] if isinstance(out, dict) else out
+        loss_of(out, torch.zeros(out.shape[:1] + out.shape[2:], dtype=torch.long, device="cuda")).backward()
+        optimizer.step()
+
+    return (learn if train else infer), 1
+
+
+class Lstm(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.out = torch.nn.LSTM(300, 1024, batch_first=True), torch.nn.Linear(1024, 10)
+
+    def forward(self, x):
+        return self.out(self.lstm(x)[0][:, -1])
+
+
+def vision(name):
+    import torchvision
+
+    return lambda: getattr(torchvision.models, name)(weights=None)
+
+
+def deeplab():
+    import torchvision
+
+    return torchvision.models.segmentation.deeplabv3_resnet50(weights=None, weights_backbone=None, aux_loss=False)
+
+
+# Batch and size as 4paradigm's benchmark has them: inference, training.
+MODELS = {
+    "resnet50": (vision("resnet50"), (50, 3, 346, 346), (20, 3, 346, 346)),
+    "resnet152": (vision("resnet152"), (10, 3, 256, 256), (10, 3, 256, 256)),
+    "vgg16": (vision("vgg16"), (20, 3, 224, 224), (2, 3, 224, 224)),
+    "deeplab": (deeplab, (2, 3, 512, 512), (1, 3, 384, 384)),
+    "lstm": (Lstm, (100, 1024, 300), (10, 1024, 300)),
+}
+KINDS = {f"{name}-{way}": (lambda build=build, shape=shape, way=way: model(build, shape, way == "t"))
+         for name, (build, inference, training) in MODELS.items() for way, shape in (("i", inference), ("t", training))}
+KINDS |= {"mm": mm, "graph": graph, "long": lambda: mm(12288, 4), "small": small, "resnet": resnet, "decode": decode}
 ready = {}
 
 

@@ -1,0 +1,16 @@
+"""Stage 3: the jobs that 4paradigm's benchmark has, each native, twice at once without Divvy, and twice at once at 50/50 under it."""
+import shares
+
+# Name, training and inference; the loops themselves are in work.py, by the same names.
+JOBS = ["resnet50-i", "resnet50-t", "resnet152-i", "resnet152-t", "vgg16-i", "vgg16-t", "deeplab-i", "deeplab-t", "lstm-i", "lstm-t"]
+
+
+def run(book, deadline, only):
+    stage = shares.Stage(book, deadline, only)
+    try:
+        for job in JOBS:
+            stage.native(job, 3)
+            stage.unmanaged([job, job], 4)
+            stage.shared([(job, 500, 1000), (job, 500, 1000)], 5)
+    finally:
+        stage.end()
