@@ -182,3 +182,6 @@ fn library(pages: &Pages) -> ContainerEdits {
         ..ContainerEdits::default()
     }
 }
+
+#[cfg(test)]
+mod golden;

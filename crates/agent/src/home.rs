@@ -56,6 +56,19 @@ impl Home {
         self.run.join("containers")
     }
 
+    /// What the keeper holds a lock on for as long as it lives.
+    pub fn keeper_lock(&self) -> PathBuf {
+        self.run.join("keeper.lock")
+    }
+
+    /// The folders of a pod's containers that have pages.
+    pub fn containers_of(&self, uid: &PodUid) -> Vec<(ContainerName, PathBuf)> {
+        let Ok(dir) = self.pod(uid) else { return Vec::new() };
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let with_pages = entries.filter(|e| e.path().join(place::GATE).exists());
+        with_pages.map(|e| (e.file_name().to_string_lossy().into_owned().into(), e.path())).collect()
+    }
+
     fn pod(&self, uid: &PodUid) -> io::Result<PathBuf> {
         Ok(self.containers().join(plain(uid.as_str())?))
     }

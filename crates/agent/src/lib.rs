@@ -8,6 +8,7 @@
 //! node        the decision: may this container start, and with what (edits/)
 //! arbiter/    opens and closes gates        keeper    does so when the agent is gone
 //! plugin/     carries it in by CDI           home, library   pages and library on the host
+//! hold        arbiter/ and registry hold containers to their shares; keeper/ does when they are gone
 //! shim/       carries it in by CRI           promise         what the dialect's system promised
 //! ```
 
@@ -17,6 +18,7 @@ pub mod device;
 pub mod edits;
 pub mod events;
 pub mod explore;
+pub mod hold;
 pub mod home;
 pub mod identity;
 pub mod inventory;

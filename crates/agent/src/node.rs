@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use crate::device::{Part, Provider};
 use crate::edits::{self, ContainerEdits, Mount};
+use crate::hold::Place;
 use crate::home::{self, Home};
 use crate::inventory::{Facts, Style};
 use crate::ledger::{Ledger, Refusal};
@@ -209,7 +210,11 @@ impl Node {
         let slices = part.slices.clone();
         let (node, uid, container, slots) = (self.clone(), uid.clone(), container.clone(), slots.to_vec());
         let made = tokio::task::spawn_blocking(move || node.dress(&pod, &uid, &container, &slices, &slots));
-        made.await.unwrap_or_else(|e| Err(format!("preparing the container panicked: {e}"))).map_err(No::Broken)
+        let made =
+            made.await.unwrap_or_else(|e| Err(format!("preparing the container panicked: {e}"))).map_err(No::Broken);
+        // Somebody new is to be held to its share.
+        self.note_change();
+        made
     }
 
     fn admit(&self, pod: &PodView, grant: &divvy_core::grant::Grant) -> Result<(), Refusal> {
@@ -358,6 +363,16 @@ impl Node {
             }
             Err(e) => tracing::warn!(%uid, error = %e, "cannot sweep up after a pod"),
         }
+    }
+
+    /// Every container with pages of every pod that holds something here.
+    pub fn places(&self) -> Vec<Place> {
+        let holders: Vec<PodUid> = self.state().ledger.holders().keys().cloned().collect();
+        let of = |uid: &PodUid| {
+            let uid = uid.clone();
+            self.home.containers_of(&uid).into_iter().map(move |(name, dir)| (uid.clone(), name, dir))
+        };
+        holders.iter().flat_map(of).collect()
     }
 
     /// Slots by which containers of pods that are gone from the API server still go.

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::device::{self, Settings};
 use crate::events::Events;
 use crate::explore;
+use crate::hold::Hold;
 use crate::home::Home;
 use crate::inventory::{Advertise, Style};
 use crate::kubelet::Kubelet;
@@ -60,6 +61,9 @@ pub struct Args {
     /// Slots per device: how many containers can share one at most
     #[arg(long, env = "DIVVY_SLOTS", default_value_t = 16)]
     pub slots: usize,
+    /// Start a keeper where none runs (not where one runs as a container of its own)
+    #[arg(long, env = "DIVVY_KEEPER", default_value_t = true, action = clap::ArgAction::Set)]
+    pub keeper: bool,
     /// Whose resource names the node's status shows
     #[arg(long, env = "DIVVY_ADVERTISE", value_enum, default_value = "all")]
     pub advertise: Advertise,
@@ -129,7 +133,11 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let publish = publish::publish(client.clone(), args.node.clone(), node.clone(), view.subscribe(), stop());
     let look = Duration::from_secs(args.look.max(1));
     let explore = explore::run(node.clone(), look, sys, view.subscribe(), stop());
-    let settle = settle(node.clone(), runtime, kubelet, slots, stop());
+    let hold = Hold::start(node.home().clone(), runtime.clone(), args.keeper, |(container, pid, event)| {
+        tracing::warn!(container = %container.display(), pid, ?event, "a container reports");
+    });
+    let hold = Arc::new(hold.with_context(|| format!("cannot listen in {}", args.run.display()))?);
+    let settle = settle(node.clone(), hold, runtime, kubelet, slots, stop());
     let babble = Babble::default();
     let desk = desk::serve(args.run.join("desk.sock"), node.clone(), events.clone(), babble, stop());
     let (serve, send) = (serve::run(plugin, args.plugins.clone(), stop()), queue.send(client.clone(), stop()));
@@ -147,22 +155,34 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// Keeps the ledger in line with the API server and the runtime, and the slots with the ledger.
-async fn settle(node: Arc<Node>, runtime: Runtime, kubelet: Kubelet, slots: Slots, stop: Stop) -> anyhow::Result<()> {
+async fn settle(
+    node: Arc<Node>,
+    hold: Arc<Hold>,
+    runtime: Runtime,
+    kubelet: Kubelet,
+    slots: Slots,
+    stop: Stop,
+) -> anyhow::Result<()> {
     let mut pods = node.pods.changes();
     let mut devices = node.changes();
     loop {
-        match runtime.running().await {
-            Ok(running) => {
-                let node = node.clone();
-                tokio::task::spawn_blocking(move || {
-                    node.settle(&running);
-                    node.sweep();
-                })
-                .await?;
-            }
+        let running = match runtime.running().await {
+            Ok(running) => Some(running),
             // What cannot be seen is not given back.
-            Err(error) => tracing::warn!(%error, "the container runtime does not answer"),
-        }
+            Err(error) => {
+                tracing::warn!(%error, "the container runtime does not answer");
+                None
+            }
+        };
+        let (settled, held) = (node.clone(), hold.clone());
+        tokio::task::spawn_blocking(move || {
+            if let Some(running) = running {
+                settled.settle(&running);
+                settled.sweep();
+            }
+            held.update(&settled.places());
+        })
+        .await?;
         update_slots(&node, &kubelet, &slots).await;
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs(5)) => {}

@@ -1,14 +1,17 @@
 //! Small values for tests.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use divvy_core::ask::Role;
 use divvy_core::device::{DeviceKind, Isolation};
 use divvy_core::grant::{ContainerGrant, Grant, Slice};
-use divvy_core::id::DeviceId;
+use divvy_core::id::{DeviceId, PodKey};
 use divvy_core::units::{Bytes, Share};
 
 use crate::device::Settings;
+use crate::identity::Seen;
+use crate::pods::PodView;
 
 pub(crate) fn slice(device: &DeviceId, memory: Bytes, share: u32) -> Slice {
     Slice {
@@ -44,5 +47,18 @@ pub(crate) fn settings() -> Settings {
         cambricon_dev: "/dev".into(),
         rdma: PathBuf::from("/nonexistent/infiniband"),
         providers: Vec::new(),
+    }
+}
+
+pub(crate) fn pod() -> PodView {
+    PodView {
+        pod: PodKey::new("default", "pod"),
+        uid: "0f3b1c7e-1111-4222-8333-444455556666".into(),
+        ended: false,
+        members: Vec::new(),
+        grant: None,
+        ask: None,
+        seen: Seen::default(),
+        manifest: Arc::default(),
     }
 }

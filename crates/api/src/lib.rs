@@ -15,4 +15,5 @@ pub mod extender;
 pub mod managed;
 pub mod policy;
 pub mod quantity;
+pub mod reader;
 pub mod wire;

@@ -80,11 +80,16 @@ impl ClusterPolicy {
         take("devices");
         take("modelPrices");
         let devices = spec.devices.clone().unwrap_or_default();
+        let dialects: DialectConfig = match dialects {
+            None | Some(Value::Null) => DialectConfig::default(),
+            Some(value) => serde_json::from_value(value).map_err(|e| problem("dialects: ", e))?,
+        };
+        let slips = dialects.problems();
+        if !slips.is_empty() {
+            return Err(PolicyProblem(format!("dialects: {}", slips.join("; "))));
+        }
         Ok(ClusterPolicy {
-            dialects: match dialects {
-                None | Some(Value::Null) => DialectConfig::default(),
-                Some(value) => serde_json::from_value(value).map_err(|e| problem("dialects: ", e))?,
-            },
+            dialects,
             scheduling: serde_json::from_value(json).map_err(|e| problem("", e))?,
             devices: Devices {
                 memory: Share(devices.memory_oversubscription.unwrap_or(1000)),

@@ -45,7 +45,7 @@ pub struct PolicyObject {
 }
 
 impl Watched for PolicyObject {
-    const PATH: &'static str = "/apis/divvy.dev/v1alpha1/gpupolicies";
+    const PATH: &'static str = divvy_core::keys::POLICY_PATH;
     const OPTIONAL: bool = true;
 
     fn meta(&self) -> &Meta {

@@ -78,8 +78,8 @@ pub fn evaluate(lease: Option<&LeaseSpec>, me: &str, now: Timestamp, unchanged_f
 /// Where we stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Not known yet, or lost.
-    Following,
+    /// Somebody else leads, by this identity; or nobody is known to.
+    Following(Option<String>),
     /// We lead.
     Leading,
 }
@@ -104,18 +104,18 @@ pub async fn campaign(
         let began = Instant::now();
         let outcome = tokio::time::timeout(GIVE_UP, turn(&client, &list, &path, name, me, &mut seen)).await;
         match outcome {
-            Ok(Ok(true)) => {
+            Ok(Ok(None)) => {
                 // Counted from before the request: the server may have written it that early.
                 renewed = began;
                 set(&standing, Standing::Leading, me);
             }
-            Ok(Ok(false)) => set(&standing, Standing::Following, me),
+            Ok(Ok(Some(leader))) => set(&standing, Standing::Following(Some(leader)), me),
             Ok(Err(failure @ Failure::Refused { .. })) => return Err(failure),
             Ok(Err(failure)) => tracing::warn!(%failure, "cannot renew or read the lease"),
             Err(_) => tracing::warn!("the lease could not be renewed in time"),
         }
-        if renewed.elapsed() >= GIVE_UP {
-            set(&standing, Standing::Following, me);
+        if *standing.borrow() == Standing::Leading && renewed.elapsed() >= GIVE_UP {
+            set(&standing, Standing::Following(None), me);
         }
     }
 }
@@ -138,7 +138,7 @@ struct Lease {
     spec: LeaseSpec,
 }
 
-/// One look and, where the rule says so, one write. True when we lead.
+/// One look and, where the rule says so, one write. Who leads, if it is not us.
 async fn turn(
     client: &Client,
     list: &str,
@@ -146,7 +146,7 @@ async fn turn(
     name: &str,
     me: &str,
     seen: &mut (String, Instant),
-) -> Result<bool, Failure> {
+) -> Result<Option<String>, Failure> {
     let found: Option<Lease> = match request::get(client, path).await {
         Ok(lease) => Some(lease),
         Err(Failure::Gone) => None,
@@ -157,7 +157,7 @@ async fn turn(
         *seen = (version.clone(), Instant::now());
     }
     match evaluate(found.as_ref().map(|l| &l.spec), me, Timestamp::now(), seen.1.elapsed()) {
-        Move::Follow(_) => Ok(false),
+        Move::Follow(leader) => Ok(Some(leader)),
         Move::Write(spec) => {
             let micro = |time: Option<Timestamp>| time.map(|t| t.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string());
             let mut body = json!({
@@ -177,9 +177,10 @@ async fn turn(
             match written {
                 Ok(lease) => {
                     *seen = (lease.metadata.resource_version, Instant::now());
-                    Ok(true)
+                    Ok(None)
                 }
-                Err(Failure::Conflict { .. }) => Ok(false),
+                // Somebody was faster; who, the next look tells.
+                Err(Failure::Conflict { .. }) => Ok(Some(String::new())),
                 Err(failure) => Err(failure),
             }
         }

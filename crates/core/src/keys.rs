@@ -94,6 +94,10 @@ pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// The provisioner of storage classes whose volumes are made by hand.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
+// --- our custom resources ---
+/// The path of the cluster's policy in the API.
+pub const POLICY_PATH: &str = "/apis/divvy.dev/v1alpha1/gpupolicies";
+
 /// The scheduler's name.
 pub const SCHEDULER: &str = "divvy";
 

@@ -19,6 +19,7 @@ mod hash;
 pub mod id;
 pub mod keys;
 pub mod kind;
+pub mod kubegpu;
 pub mod labels;
 #[cfg(test)]
 mod laws;

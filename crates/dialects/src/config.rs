@@ -147,6 +147,51 @@ pub enum OnTrick {
 }
 
 impl DialectConfig {
+    /// What an administrator wrote that cannot be meant; empty if all is well.
+    pub fn problems(&self) -> Vec<String> {
+        let names = &self.vgpu.names;
+        let named = [
+            ("resourceName", &names.resource_name),
+            ("resourceMem", &names.resource_mem),
+            ("resourceMemPercentage", &names.resource_mem_percentage),
+            ("resourceCores", &names.resource_cores),
+            ("resourcePriority", &names.resource_priority),
+            ("mluResourceName", &names.mlu_resource_name),
+            ("mluResourceMem", &names.mlu_resource_mem),
+        ];
+        let mut problems = Vec::new();
+        for (n, (field, name)) in named.iter().enumerate() {
+            let mut parts = name.split('/');
+            let (domain, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            if domain.is_empty() || rest.is_empty() || parts.next().is_some() {
+                problems.push(format!("vgpu.names.{field}: {name:?} is not an extended resource; write domain/name"));
+            }
+            if name.starts_with(keys::DOMAIN) {
+                problems
+                    .push(format!("vgpu.names.{field}: {name:?} is one of Divvy's own names; choose another domain"));
+            }
+            if let Some((other, _)) = named[..n].iter().find(|(_, earlier)| earlier == name) {
+                problems
+                    .push(format!("vgpu.names.{field}: {name:?} is the name of {other} already; give each its own"));
+            }
+        }
+        if self.vgpu.default_cores > 100 {
+            problems.push(format!(
+                "vgpu.defaultCores: {} is more than a card has; write 0 to 100",
+                self.vgpu.default_cores
+            ));
+        }
+        if self.vgpu.memory_factor == 0 {
+            problems.push("vgpu.memoryFactor: 0 makes every request nothing; write 1 or more".into());
+        }
+        for alias in self.scheduler_aliases.iter().filter(|alias| alias.is_empty() || *alias == keys::DEFAULT_SCHEDULER)
+        {
+            problems
+                .push(format!("schedulerAliases: {alias:?} would make every pod ours; name a scheduler of its own"));
+        }
+        problems
+    }
+
     /// Does a pod with this `schedulerName` belong to our scheduler?
     pub fn is_our_scheduler(&self, name: &str) -> bool {
         name == keys::SCHEDULER

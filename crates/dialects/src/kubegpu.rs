@@ -4,20 +4,17 @@
 //! those of 2019. Where KubeGPU passed over a user's words (a topology switch at container level, as its README shows it; memory without
 //! cards), they count here.
 
-pub(crate) mod names;
-pub(crate) mod tree;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::ask::{ContainerAsk, DeviceAsk, Dialect, GpuAsk, GroupAsk, Role};
 use divvy_core::keys;
+use divvy_core::kubegpu::{Name, without_prefix};
 use serde_json::{Map, Value};
 
 use crate::manifest::PodManifest;
 use crate::mistake::{Field, Mistake};
 use crate::reading::{Draft, Spoken};
 use crate::suggest;
-use names::Name;
 
 const DIALECT: Dialect = Dialect::Kubegpu;
 const MOST_DEVICES: u64 = 1024;
@@ -238,7 +235,7 @@ impl Annotation<'_> {
                 }
                 continue;
             }
-            let Some(rest) = names::without_prefix(text) else { continue };
+            let Some(rest) = without_prefix(text) else { continue };
             let Some(name) = Name::read(rest) else {
                 let mend = format!(
                     "write {}/gpugrp1/A/gpugrp0/B/gpu/0/cards: kinds and labels in turn, then the quantity",
@@ -274,7 +271,7 @@ impl Annotation<'_> {
             spelled.requests.insert(name.to_string(), amount);
         }
         for (text, scorer) in self.numbers(get(info, "scorer"), &format!("{within}.scorer")) {
-            let Some(name) = names::without_prefix(text).and_then(Name::read) else { continue };
+            let Some(name) = without_prefix(text).and_then(Name::read) else { continue };
             match i32::try_from(scorer) {
                 Ok(scorer) => {
                     spelled.scorers.insert(name.to_string(), scorer);

@@ -72,7 +72,7 @@ impl fmt::Display for Field {
 }
 
 /// One thing that is wrong with a manifest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Mistake {
     /// The dialect whose rule it breaks.
@@ -126,15 +126,22 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// All mistakes as one message, for an admission reply, an event or a condition.
+/// All mistakes as one message, for an admission reply, an event or a condition. Whoever makes more than a few dozen has a machine write
+/// manifests, and is told how many there are.
 pub fn sentence(mistakes: &[Mistake]) -> String {
+    const MOST: usize = 40;
     match mistakes {
         [] => String::new(),
         [only] => only.to_string(),
         several => {
-            let lines: Vec<String> =
-                several.iter().enumerate().map(|(n, mistake)| format!("\n  {}. {mistake}", n + 1)).collect();
-            format!("{} mistakes in this pod's device request:{}", several.len(), lines.concat())
+            let mut text = format!("{} mistakes in this pod's device request:", several.len());
+            for (n, mistake) in several.iter().take(MOST).enumerate() {
+                text += &format!("\n  {}. {mistake}", n + 1);
+            }
+            if several.len() > MOST {
+                text += &format!("\n  ... and {} more", several.len() - MOST);
+            }
+            text
         }
     }
 }
@@ -157,6 +164,13 @@ mod tests {
              \n  1. container main: resource x/gpu = \"-1\": is negative; write 1\
              \n  2. annotation x/gang-size: is missing; add it"
         );
+    }
+
+    #[test]
+    fn a_flood_of_mistakes_is_counted_rather_than_told() {
+        let one = Mistake::at(Dialect::Native, Field::label("x"), "is wrong", "mend it");
+        let text = sentence(&vec![one; 1000]);
+        assert!(text.starts_with("1000 mistakes") && text.ends_with("... and 960 more"), "{text}");
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use divvy_core::device::{Device, DeviceKind, Health, Inventory};
 use divvy_core::keys;
+use divvy_core::kubegpu as tree;
+use divvy_core::units::Bytes;
 use serde_json::{Value, json};
-
-use crate::kubegpu::tree;
 
 const MIB: u64 = 1 << 20;
 /// One block of `vcuda-memory`.
@@ -47,7 +47,7 @@ pub fn capacity(inventory: &Inventory) -> BTreeMap<String, u64> {
     if !gpus.is_empty() {
         let unit = inventory.memory_unit.of(1).0;
         put(keys::VCUDA_CORE, gpus.len() as u64 * 100);
-        put(keys::VCUDA_MEMORY, gpus.iter().map(|device| device.memory.0).sum::<u64>() / BLOCK);
+        put(keys::VCUDA_MEMORY, gpus.iter().map(|device| device.memory).sum::<Bytes>().0 / BLOCK);
         put(keys::GPUSHARE_COUNT, gpus.len() as u64);
         put(keys::GPUSHARE_MEMORY, gpus.iter().map(|device| device.bookable_memory().0 / unit).sum());
         put(keys::VGPU_COUNT, slots(&gpus));

@@ -1,6 +1,6 @@
 //! The one answer: which dialect a pod speaks, what it asks for, or everything that is wrong with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::ask::{Class, ContainerAsk, DeviceAsk, Dialect, GpuAsk, MemoryAsk};
 use divvy_core::device::DeviceKind;
@@ -165,7 +165,8 @@ pub fn parse(pod: &PodManifest<'_>, config: &DialectConfig) -> Reading {
 
     match draft {
         _ if !mistakes.is_empty() => {
-            mistakes.dedup();
+            let mut told = BTreeSet::new();
+            mistakes.retain(|mistake| told.insert(mistake.clone()));
             Reading::Refused(mistakes)
         }
         Some(draft) => Reading::Ask(Box::new(draft.ask), Hints { class_now, ..draft.hints }),

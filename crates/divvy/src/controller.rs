@@ -15,7 +15,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let mut service = args.common.service().await?;
-    scheduler::add(&mut service, &args.common, &args.scheduler);
+    scheduler::add(&mut service, &args.common, &args.scheduler)?;
     webhook::add(&mut service, &args.common, &args.webhook).await?;
     service.run().await
 }

@@ -1,13 +1,17 @@
 //! `divvy scheduler`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use divvy_cluster::change::{Feed, PodReader, watches};
+use divvy_api::reader::PodReader;
+use divvy_cluster::change::{Feed, watches};
 use divvy_cluster::lease::{self, Standing};
 use divvy_cluster::{Failure, KubeEffects};
+use divvy_scheduler::extender;
 use divvy_scheduler::metrics::Metrics;
 use divvy_scheduler::run::{Options, Scheduler, always_leading, channel};
-use tokio::sync::watch;
+use divvy_service::http;
+use tokio::sync::{mpsc, watch};
 
 use crate::flags::{Common, Service};
 
@@ -30,6 +34,12 @@ pub(crate) struct SchedulerFlags {
     /// Who we are in the election; the host's name and process id where it is not said
     #[arg(long, env = "DIVVY_IDENTITY")]
     identity: Option<String>,
+    /// Where kube-scheduler's questions are answered; without it nobody's are
+    #[arg(long)]
+    extender_listen: Option<SocketAddr>,
+    /// The address under which other replicas reach that, to hand binds on to the leader; the pod's address where it is not said
+    #[arg(long)]
+    extender_advertise: Option<String>,
     /// Binds under way at once
     #[arg(long, default_value_t = Options::default().at_once)]
     binds_at_once: usize,
@@ -37,12 +47,12 @@ pub(crate) struct SchedulerFlags {
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let mut service = args.common.service().await?;
-    add(&mut service, &args.common, &args.scheduler);
+    add(&mut service, &args.common, &args.scheduler)?;
     service.run().await
 }
 
 /// Adds the scheduler's tasks.
-pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags) {
+pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags) -> anyhow::Result<()> {
     let stop = service.tasks.stop();
     let standing = if flags.no_leader_election { always_leading() } else { elect(service, common, flags) };
     let (to, changes, relist) = channel();
@@ -57,6 +67,13 @@ pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags
             }
         });
     }
+    let (ask, questions) = mpsc::channel(256);
+    if let Some(address) = flags.extender_listen {
+        let listener = http::bind(address)?;
+        tracing::info!(%address, "other schedulers' questions are answered");
+        let routes = extender::routes(ask.clone(), reader.clone(), standing.clone());
+        service.tasks.add("extender", http::serve(listener, routes, None, stop.clone()));
+    }
     let scheduler = Scheduler {
         options: Options {
             name: flags.scheduler_name.clone(),
@@ -67,17 +84,27 @@ pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags
         changes,
         relist,
         reader,
+        questions,
         standing,
         metrics: Metrics::register(&mut service.registry),
         health: service.health.clone(),
     };
-    service.tasks.add("scheduler", scheduler.run(stop));
+    // Held by the task, so that the loop's channel stays open without an extender.
+    service.tasks.add("scheduler", async move {
+        let _ask = ask;
+        scheduler.run(stop).await
+    });
+    Ok(())
 }
 
 /// Takes part in the election, and gives the lead back at the end.
 fn elect(service: &mut Service, common: &Common, flags: &SchedulerFlags) -> watch::Receiver<Standing> {
-    let (tell, standing) = watch::channel(Standing::Following);
-    let me = flags.identity.clone().unwrap_or_else(identity);
+    let (tell, standing) = watch::channel(Standing::Following(None));
+    let name = flags.identity.clone().unwrap_or_else(identity);
+    let me = match advertised(flags) {
+        Some(address) => format!("{name}@{address}"),
+        None => name,
+    };
     let (client, namespace, name) = (service.client.clone(), common.namespace.clone(), flags.scheduler_name.clone());
     let stop = service.tasks.stop();
     service.tasks.add("lease", async move {
@@ -94,6 +121,17 @@ fn elect(service: &mut Service, common: &Common, flags: &SchedulerFlags) -> watc
         Ok(())
     });
     standing
+}
+
+/// Where other replicas reach our extender.
+fn advertised(flags: &SchedulerFlags) -> Option<String> {
+    let listen = flags.extender_listen?;
+    let of_pod = || std::env::var("POD_IP").ok().map(|ip| format!("{ip}:{}", listen.port()));
+    flags
+        .extender_advertise
+        .clone()
+        .or_else(of_pod)
+        .or_else(|| (!listen.ip().is_unspecified()).then(|| listen.to_string()))
 }
 
 /// A name no other replica has: the pod's, or the machine's with our process id.

@@ -9,6 +9,7 @@ use divvy_fakedriver::machine::{Setting, Unit};
 use crate::abi::{Answer, Error};
 use crate::call;
 use crate::engine::StreamId;
+use crate::handles::Handles;
 use crate::memory::On;
 use crate::process::{Locked, Process};
 
@@ -27,7 +28,7 @@ pub(crate) struct Context {
     /// What it broke with; every later call answers it.
     pub(crate) error: Option<Error>,
     /// The default streams of threads that asked for their own.
-    per_thread: HashMap<u64, StreamId>,
+    per_thread: Handles<StreamId>,
     pub(crate) limits: HashMap<u32, u64>,
     pub(crate) cache_config: u32,
     pub(crate) shared_config: u32,
@@ -90,7 +91,7 @@ impl Context {
             green,
             legacy,
             error: None,
-            per_thread: HashMap::new(),
+            per_thread: Handles::default(),
             limits: HashMap::new(),
             cache_config: 0,
             shared_config: 1,
@@ -235,9 +236,14 @@ impl Process {
     }
 }
 
-/// Waits until everything submitted to a context so far is done.
+/// Waits until everything submitted to a context so far is done, for a program that asks for that.
 pub(crate) fn synchronize(mut process: Locked, id: ContextId) -> Result<Locked, Error> {
     process.guard_captures_of(id)?;
+    settle(process, id)
+}
+
+/// The same for calls that wait without being asked to; captures do not mind.
+pub(crate) fn settle(process: Locked, id: ContextId) -> Result<Locked, Error> {
     let marks = process.engine.marks_of(id);
     let (mut process, ()) = crate::process::wait(process, |p| marks.iter().all(|&m| p.engine.is_done(m)).then_some(()));
     process.usable(id)?;

@@ -10,12 +10,13 @@
 //! - Transfers between host and device run beside, on copy engines of their own.
 //! - A stream that waits for a value in memory occupies nothing. The word is watched by a futex and polled.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use divvy_fakedriver::machine::{Machine, Unit};
 use divvy_fakedriver::sys::{self, Awaited};
 
 use crate::abi::Error;
+use crate::handles::Handles;
 use crate::process::Process;
 
 mod unit;
@@ -103,7 +104,7 @@ pub(crate) struct Stream {
 /// All streams of the process, and the units they run on.
 #[derive(Default)]
 pub(crate) struct Engine {
-    streams: HashMap<StreamId, Stream>,
+    streams: Handles<Stream>,
     /// Streams with something in their queue.
     active: Vec<StreamId>,
     units: Vec<UnitSim>,
@@ -500,5 +501,28 @@ impl Process {
             self.engine.executor_until = until;
             self.seat.ring();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_compared_as_the_driver_says() {
+        let narrow = |found: u32, value: u32, until| is_right(&raw const found as u64, false, value.into(), until);
+        assert!(narrow(5, 5, Until::Equal) && !narrow(5, 4, Until::Equal));
+        assert!(narrow(6, 5, Until::AtLeast) && !narrow(4, 5, Until::AtLeast));
+        assert!(narrow(2, u32::MAX, Until::AtLeast), "counted round: 2 comes after -1");
+        assert!(narrow(6, 4, Until::And) && !narrow(6, 1, Until::And));
+        assert!(narrow(6, 1, Until::Nor) && !narrow(u32::MAX - 1, 1, Until::Nor));
+        let wide = |found: u64, value: u64, until| is_right(&raw const found as u64, true, value, until);
+        assert!(wide(1 << 40, 1 << 39, Until::AtLeast) && !wide(1 << 40, 0, Until::Equal));
+    }
+
+    #[test]
+    fn a_word_is_looked_at_often_at_first_and_rarely_later() {
+        let after: Vec<u64> = [0, 400_000, 10_000_000, 200_000_000].into_iter().map(poll_interval).collect();
+        assert_eq!(after, [20_000, 50_000, 200_000, 1_000_000]);
     }
 }

@@ -1,9 +1,11 @@
 //! Events: what was recorded when, and when it was reached.
 
-use std::collections::HashMap;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::SeqCst;
 
 use crate::abi::CUgraphEdgeData;
 use crate::engine::Mark;
+use crate::handles::Handles;
 
 pub(crate) struct Event {
     pub(crate) context: u64,
@@ -18,15 +20,18 @@ pub(crate) struct Event {
     pub(crate) mark: Option<Mark>,
     /// The capture in which it was last recorded, with the nodes it stands for.
     pub(crate) captured: Option<(u64, Vec<(u64, CUgraphEdgeData)>)>,
+    /// Two words shared with other processes: how often it was recorded, and reached.
+    shared: Option<&'static [AtomicU32; 2]>,
 }
 
 /// All events of the process.
 #[derive(Default)]
-pub(crate) struct Events(HashMap<u64, Event>);
+pub(crate) struct Events(Handles<Event>);
 
 impl Events {
     pub(crate) fn add(&mut self, id: u64, context: u64, flags: u32) {
-        let event = Event { context, flags, records: 0, reached: 0, reached_at: 0, mark: None, captured: None };
+        let event =
+            Event { context, flags, records: 0, reached: 0, reached_at: 0, mark: None, captured: None, shared: None };
         self.0.insert(id, event);
     }
 
@@ -48,11 +53,19 @@ impl Events {
         event.records += 1;
         event.mark = Some(mark);
         event.captured = None;
+        if let Some([records, _]) = event.shared {
+            return u64::from(records.fetch_add(1, SeqCst) + 1);
+        }
         event.records
     }
 
     pub(crate) fn reached(&mut self, id: u64, number: u64, at: u64) {
-        if let Some(event) = self.0.get_mut(&id).filter(|e| e.reached < number) {
+        let Some(event) = self.0.get_mut(&id) else { return };
+        if let Some([_, reached]) = event.shared {
+            reached.fetch_max(u32::try_from(number).unwrap_or(0), SeqCst);
+            return;
+        }
+        if event.reached < number {
             event.reached = number;
             event.reached_at = at;
         }
@@ -65,7 +78,22 @@ impl Event {
     }
 
     pub(crate) fn is_reached(&self) -> bool {
-        self.reached == self.records
+        match self.shared {
+            Some([records, reached]) => reached.load(SeqCst) >= records.load(SeqCst),
+            None => self.reached == self.records,
+        }
+    }
+
+    /// The words other processes see, if there are any.
+    pub(crate) fn shared(&self) -> Option<&'static [AtomicU32; 2]> {
+        self.shared
+    }
+
+    /// Shares what is known of it from now on through two words.
+    pub(crate) fn share(&mut self, words: &'static [AtomicU32; 2]) {
+        words[0].fetch_max(u32::try_from(self.records).unwrap_or(0), SeqCst);
+        words[1].fetch_max(u32::try_from(self.reached).unwrap_or(0), SeqCst);
+        self.shared = Some(words);
     }
 
     pub(crate) fn at(&self) -> u64 {

@@ -1,9 +1,9 @@
 //! Graphs: operations with an order between them, made by hand or by capturing streams, instantiated and launched.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 use crate::abi::{CUgraphEdgeData, Error};
-use crate::engine::StreamId;
+use crate::handles::Handles;
 use crate::op::Op;
 
 mod capture;
@@ -17,8 +17,8 @@ pub(crate) struct Graph {
     /// Part of another graph: it goes with it.
     pub(crate) inner: bool,
     /// The graph it was cloned from, and which node became which.
-    pub(crate) clone_of: HashMap<u64, u64>,
-    pub(crate) objects: HashMap<u64, u32>,
+    pub(crate) clone_of: Handles<u64>,
+    pub(crate) objects: Handles<u32>,
 }
 
 pub(crate) struct Node {
@@ -50,13 +50,13 @@ pub(crate) struct Object {
 /// All graphs of the process.
 #[derive(Default)]
 pub(crate) struct Graphs {
-    pub(crate) graphs: HashMap<u64, Graph>,
-    pub(crate) nodes: HashMap<u64, Node>,
-    pub(crate) execs: HashMap<u64, Exec>,
-    pub(crate) objects: HashMap<u64, Object>,
-    pub(crate) conditions: HashMap<u64, u32>,
-    pub(crate) captures: HashMap<u64, Capture>,
-    pub(crate) capturing: HashMap<StreamId, u64>,
+    pub(crate) graphs: Handles<Graph>,
+    pub(crate) nodes: Handles<Node>,
+    pub(crate) execs: Handles<Exec>,
+    pub(crate) objects: Handles<Object>,
+    pub(crate) conditions: Handles<u32>,
+    pub(crate) captures: Handles<Capture>,
+    pub(crate) capturing: Handles<u64>,
 }
 
 pub(crate) const PLAIN_EDGE: CUgraphEdgeData = CUgraphEdgeData { from_port: 0, to_port: 0, kind: 0, reserved: [0; 5] };
@@ -112,7 +112,7 @@ impl Graphs {
     /// The nodes of a graph in an order in which they can run; `None` if they go in a circle.
     pub(crate) fn order(&self, graph: u64) -> Option<Vec<u64>> {
         let graph = self.graphs.get(&graph)?;
-        let mut waits: HashMap<u64, usize> = graph.nodes.iter().map(|&n| (n, 0)).collect();
+        let mut waits: Handles<usize> = graph.nodes.iter().map(|&n| (n, 0)).collect();
         graph.edges.iter().for_each(|(_, to, _)| *waits.entry(*to).or_default() += 1);
         let mut ready: VecDeque<u64> = graph.nodes.iter().copied().filter(|n| waits[n] == 0).collect();
         let mut order = Vec::new();
@@ -174,7 +174,7 @@ impl Graphs {
     }
 
     /// Forgets a graph and what is inside it. Answers the objects it referred to.
-    pub(crate) fn destroy(&mut self, id: u64) -> Result<HashMap<u64, u32>, Error> {
+    pub(crate) fn destroy(&mut self, id: u64) -> Result<Handles<u32>, Error> {
         let graph = self.graphs.remove(&id).ok_or(Error::INVALID_VALUE)?;
         for node in &graph.nodes {
             match self.nodes.remove(node).map(|n| n.op) {

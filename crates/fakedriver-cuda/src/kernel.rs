@@ -12,6 +12,7 @@ use std::ffi::c_void;
 
 use crate::abi::Error;
 use crate::context::ContextId;
+use crate::handles::Handles;
 
 mod ptx;
 
@@ -49,10 +50,10 @@ enum Time {
 /// All modules and functions of the process.
 #[derive(Default)]
 pub(crate) struct Kernels {
-    pub(crate) modules: HashMap<u64, Module>,
-    pub(crate) functions: HashMap<u64, Function>,
+    pub(crate) modules: Handles<Module>,
+    pub(crate) functions: Handles<Function>,
     /// What linkers have been given.
-    pub(crate) links: HashMap<u64, Vec<u8>>,
+    pub(crate) links: Handles<Vec<u8>>,
 }
 
 impl Module {
@@ -164,4 +165,32 @@ impl Function {
 fn unsafe_read(at: *const c_void) -> u32 {
     // SAFETY: not null, and an argument of 32 bits by the kernel's name.
     unsafe { at.cast::<u32>().read_unaligned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(name: &str, argument: Option<u32>, blocks: u64) -> u64 {
+        let (mut kernels, image) = (Kernels::default(), [1u8; 8]);
+        kernels.add_module(1, 7, image.as_ptr().cast());
+        kernels.function(1, name, 7, 2).unwrap();
+        let mut value = argument.unwrap_or(0);
+        let mut params = [(&raw mut value).cast::<c_void>()];
+        let params = if argument.is_some() { params.as_mut_ptr() } else { std::ptr::null_mut() };
+        kernels.get(2).unwrap().time(params, blocks, 100, 5_000)
+    }
+
+    #[test]
+    fn the_name_of_a_kernel_tells_how_long_it_runs() {
+        assert_eq!(time("spin_us_200", None, 1), 200_000);
+        assert_eq!(time("_Z9spin_ms_5v", None, 9999), 5_000_000);
+        assert_eq!(time("spin_arg_us", Some(70), 1), 70_000);
+        assert_eq!(time("spin_arg_us", None, 1), 0, "no argument, no time");
+        assert_eq!(
+            (time("gemm", None, 1), time("gemm", None, 1601)),
+            (5_000, 10_000),
+            "by waves of 16 blocks on 100 multiprocessors"
+        );
+    }
 }

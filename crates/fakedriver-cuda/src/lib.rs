@@ -17,6 +17,7 @@ mod engine;
 mod event;
 mod export_table;
 mod graph;
+mod handles;
 mod kernel;
 mod memory;
 mod op;

@@ -4,11 +4,12 @@
 //! written. What is written is kept up to a budget (`backing` of the spec) and dropped beyond it, so that a program may
 //! allocate and fill a card of 140 GiB on a small machine.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use divvy_fakedriver::machine::{Machine, Seat, Unit};
 
 use crate::abi::Error;
+use crate::handles::Handles;
 
 pub(crate) mod array;
 mod backing;
@@ -90,16 +91,16 @@ pub(crate) struct Memory {
     space: Space,
     backing: Backing,
     linear: Linear,
-    pub(crate) pools: HashMap<u64, Pool>,
-    chunks: HashMap<u64, Chunk>,
+    pub(crate) pools: Handles<Pool>,
+    chunks: Handles<Chunk>,
     store: Store,
     reservations: BTreeMap<u64, u64>,
-    pub(crate) arrays: HashMap<u64, Array>,
-    pub(crate) mipmaps: HashMap<u64, Mipmap>,
+    pub(crate) arrays: Handles<Array>,
+    pub(crate) mipmaps: Handles<Mipmap>,
     pub(crate) graph: BTreeMap<Unit, GraphMemory>,
     /// Attributes of managed ranges, by their first address.
-    advice: HashMap<u64, Advice>,
-    shares: HashMap<u64, Share>,
+    advice: Handles<Advice>,
+    shares: Handles<Share>,
     next_id: u64,
 }
 
@@ -128,15 +129,15 @@ impl Memory {
             space: Space::default(),
             backing: Backing::new(budget),
             linear: Linear::default(),
-            pools: HashMap::new(),
-            chunks: HashMap::new(),
+            pools: Handles::default(),
+            chunks: Handles::default(),
             store: Store::default(),
             reservations: BTreeMap::new(),
-            arrays: HashMap::new(),
-            mipmaps: HashMap::new(),
+            arrays: Handles::default(),
+            mipmaps: Handles::default(),
             graph: BTreeMap::new(),
-            advice: HashMap::new(),
-            shares: HashMap::new(),
+            advice: Handles::default(),
+            shares: Handles::default(),
             next_id: 1,
         }
     }

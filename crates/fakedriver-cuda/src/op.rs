@@ -307,7 +307,12 @@ impl Process {
             }
             Op::Await(event) => {
                 let event = self.events.get(*event).ok_or(Error::INVALID_HANDLE)?;
-                if let Some(mark) = event.mark.filter(|_| !event.is_reached()) {
+                if let Some([records, reached]) = event.shared() {
+                    // Recorded in whatever process: the stream watches the word that counts what was reached.
+                    let value = u64::from(records.load(std::sync::atomic::Ordering::SeqCst));
+                    let (address, until) = (reached.as_ptr() as u64, Until::AtLeast);
+                    self.submit(stream, Work::Wait { address, wide: false, value, until }, Vec::new());
+                } else if let Some(mark) = event.mark.filter(|_| !event.is_reached()) {
                     self.submit(stream, Work::Nothing, vec![mark]);
                 }
             }

@@ -1,7 +1,6 @@
 //! The state of this process: one lock around all of it, the executor thread that plays the engine, the thread that calls the
 //! program's functions.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU32};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
@@ -10,11 +9,12 @@ use divvy_fakedriver::machine::{Machine, Seat};
 use divvy_fakedriver::sys;
 
 use crate::abi::{Answer, Error, TextureObject};
-use crate::context::{Context, ContextId};
+use crate::context::Context;
 use crate::device::Device;
 use crate::engine::{Engine, StreamId};
 use crate::event::Events;
 use crate::graph::Graphs;
+use crate::handles::Handles;
 use crate::kernel::Kernels;
 use crate::memory::Memory;
 
@@ -23,17 +23,17 @@ pub(crate) struct Process {
     pub(crate) machine: &'static Machine,
     pub(crate) seat: Seat,
     pub(crate) devices: Vec<Device>,
-    pub(crate) contexts: HashMap<ContextId, Context>,
+    pub(crate) contexts: Handles<Context>,
     pub(crate) engine: Engine,
     pub(crate) events: Events,
     pub(crate) memory: Memory,
     pub(crate) kernels: Kernels,
     pub(crate) graphs: Graphs,
     /// Multiprocessors of the partitions green contexts are made of.
-    pub(crate) partitions: HashMap<u64, u32>,
-    pub(crate) textures: HashMap<u64, TextureObject>,
+    pub(crate) partitions: Handles<u32>,
+    pub(crate) textures: Handles<TextureObject>,
     /// Multicast objects: their size and devices.
-    pub(crate) multicasts: HashMap<u64, (u64, Vec<i32>)>,
+    pub(crate) multicasts: Handles<(u64, Vec<i32>)>,
     /// What a step found finished; kept to save allocations.
     pub(crate) finished: Vec<(StreamId, u64)>,
     next_handle: u64,
@@ -101,15 +101,15 @@ pub(crate) fn init() -> Answer {
         machine,
         seat,
         devices,
-        contexts: HashMap::new(),
+        contexts: Handles::default(),
         engine: Engine::default(),
         events: Events::default(),
         memory: Memory::new(machine.spec.backing),
         kernels: Kernels::default(),
         graphs: Graphs::default(),
-        partitions: HashMap::new(),
-        textures: HashMap::new(),
-        multicasts: HashMap::new(),
+        partitions: Handles::default(),
+        textures: Handles::default(),
+        multicasts: Handles::default(),
         finished: Vec::new(),
         next_handle: 0x5600_0000_1000,
     };

@@ -22,3 +22,41 @@ pub(crate) fn lookup(name: &str, version: i32, per_thread: bool) -> Result<&'sta
     let found = if per_thread { newest(true).or_else(|| newest(false)) } else { newest(false) };
     found.ok_or_else(|| if SYMBOLS.iter().any(|s| s.lookup == name) { Missing::OnlyNewer } else { Missing::NoSuchName })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_means_the_newest_symbol_that_is_not_newer_than_asked() {
+        let name = |lookup_name, version, per_thread| lookup(lookup_name, version, per_thread).map(|s| s.name);
+        assert_eq!(name("cuMemAlloc", 2000, false), Ok("cuMemAlloc"));
+        assert_eq!(name("cuMemAlloc", 3020, true), Ok("cuMemAlloc_v2"), "no variant of its own");
+        assert_eq!(name("cuGetProcAddress", 11030, false), Ok("cuGetProcAddress"));
+        assert_eq!(name("cuGetProcAddress", 12000, false), Ok("cuGetProcAddress_v2"));
+        assert_eq!(name("cuCtxSynchronize", 12090, false), Ok("cuCtxSynchronize"));
+        assert_eq!(name("cuCtxSynchronize", 13000, false), Ok("cuCtxSynchronize_v2"));
+        assert_eq!(name("cuStreamGetCaptureInfo", 12030, true), Ok("cuStreamGetCaptureInfo_v3_ptsz"));
+        assert_eq!(name("cuMemcpy", 7000, true), Ok("cuMemcpy_ptds"));
+        assert_eq!(name("cuMemCreate", 10000, false), Err(Missing::OnlyNewer));
+        assert_eq!(name("", 13000, false), Err(Missing::NoSuchName));
+    }
+
+    #[test]
+    fn no_symbol_is_exported_twice_and_errors_have_names() {
+        let names: std::collections::BTreeSet<&str> = SYMBOLS.iter().map(|s| s.name).collect();
+        assert_eq!(names.len(), SYMBOLS.len());
+        assert!(crate::ERRORS.windows(2).all(|w| w[0].0 < w[1].0));
+        assert_eq!(crate::ERRORS.iter().find(|e| e.0 == 2).map(|e| e.1), Some(c"CUDA_ERROR_OUT_OF_MEMORY"));
+    }
+
+    /// What the headers have and nobody has classified stands as "?" in the tables.
+    #[test]
+    fn every_symbol_has_a_class_and_every_nvml_function_an_action() {
+        let cuda = include_str!("../../../tables/cuda.tsv").lines().map(|l| (l, l.split('\t').nth(4)));
+        let nvml = include_str!("../../../tables/nvml.tsv").lines().map(|l| (l, l.split('\t').nth(1)));
+        let unclassified: Vec<&str> =
+            cuda.chain(nvml).filter(|(_, class)| *class == Some("?")).map(|(line, _)| line).collect();
+        assert!(unclassified.is_empty(), "{unclassified:#?}");
+    }
+}

@@ -8,6 +8,7 @@ pub(crate) use divvy_shm::ledger::Kind;
 
 use crate::cuda::types::{CUresult, OUT_OF_MEMORY, SYSTEM_NOT_READY};
 use crate::device::Place;
+use crate::hooks::report::LastSeen;
 use crate::liveness;
 use crate::map::Map;
 use crate::process::{Member, Standing, standing};
@@ -18,6 +19,8 @@ pub(crate) struct Books {
     pub(crate) blocks: Map<Block>,
     /// Host memory pinned through the driver.
     host: AtomicU64,
+    /// What the driver last said about each card.
+    pub(crate) last_seen: [LastSeen; divvy_shm::MAX_DEVICES],
 }
 
 /// A block of memory that was given out.
@@ -93,6 +96,7 @@ impl Charge {
         let Some(id) = member.id() else { return Err(OUT_OF_MEMORY) };
         member.introduce();
         let Some(limits) = member.gate.limits(device) else { return Err(OUT_OF_MEMORY) };
+        member.process.books.last_seen[device].forget();
         let charge = Charge { member, device, kind, bytes };
         if !limits.enforcement.holds() {
             member.ledger.charge_unchecked(id, device, kind, bytes);
@@ -143,6 +147,7 @@ impl Charge {
 /// Takes a charge back.
 pub(crate) fn credit(member: Member, device: usize, kind: Kind, bytes: u64) {
     if let Some(id) = member.id() {
+        member.process.books.last_seen[device].forget();
         member.ledger.credit(id, device, kind, bytes);
     }
 }

@@ -56,6 +56,11 @@ impl Out {
         }
     }
 
+    /// Whether there is a place, and of 64 bits.
+    pub(crate) fn is_wide(self) -> bool {
+        matches!(self, Out::Wide(out) if !out.is_null())
+    }
+
     /// Puts a number there, cut to what fits; nothing happens to null.
     ///
     /// # Safety

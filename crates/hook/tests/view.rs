@@ -132,3 +132,21 @@ fn outside_a_container_everything_is_as_without_the_library() {
     let steady = |said: &str| said.lines().filter(|l| !l.starts_with("process")).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(steady(&native), steady(&preloaded));
 }
+
+#[test]
+fn an_instance_of_a_partitioned_card_is_a_card_of_its_own() {
+    let machine = Machine::new("A100 mig=3g.40gb+3g.40gb");
+    let instances = machine.spec.cards[0].mig.clone().unwrap();
+    let slice = |i: usize, limit| DeviceConfig {
+        id: instances[i].uuid.clone(),
+        uuid: common::fake::uuid(&instances[i].uuid),
+        ..machine.slice(0, limit)
+    };
+    let container = Container::new(vec![slice(1, 10 * GIB)]);
+    let mut command = machine.inside(&container, kit("view"));
+    let said = run(command.arg("100").env("CUDA_VISIBLE_DEVICES", &instances[1].uuid));
+    assert!(said.contains(", 0 wrong"), "{said}");
+    assert_eq!((one(&said, "cards"), one(&said, "devices")), ("1", "1"));
+    assert!(one(&said, "memory 0").starts_with(&format!("total {} used {}", 10 * GIB, 100 * MIB)), "{said}");
+    assert_eq!(one(&said, "instance"), instances[1].uuid, "the other instance is somebody else's");
+}

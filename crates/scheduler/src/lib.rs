@@ -19,6 +19,7 @@
 //! only if a node that changed would take it now; when it was placed, the next is woken.
 #![forbid(unsafe_code)]
 
+pub mod extender;
 pub mod metrics;
 pub mod run;
 pub mod world;

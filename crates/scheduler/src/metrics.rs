@@ -110,6 +110,7 @@ impl Metrics {
         outcome("bound", counts.bound);
         outcome("conflict", counts.conflicts);
         outcome("refused", counts.refused);
+        outcome("adopted", counts.adopted);
         self.attempts.inc_by(counts.attempts);
         self.woken.inc_by(counts.woken);
         self.evictions.inc_by(counts.evictions);

@@ -1,19 +1,22 @@
 //! The loop around [`World`]: changes in, effects out, many at once.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use divvy_api::convert::PodSeen;
-use divvy_cluster::change::PodReader;
+use divvy_api::extender::MAX_SCORE;
+use divvy_api::reader::PodReader;
 use divvy_cluster::effect::Target;
 use divvy_cluster::lease::Standing;
 use divvy_cluster::{Change, Effect, Effects, Failure, Kind};
+use divvy_core::id::{NodeName, PodKey, PodUid};
 use divvy_core::time::Time;
 use divvy_service::health::{Condition, Pulse};
 use divvy_service::{Health, Stop};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::extender::Question;
 use crate::metrics::Metrics;
 use crate::world::World;
 
@@ -46,6 +49,9 @@ const TALES: usize = 5_000;
 const TELLING: usize = 8;
 const TELLING_BESIDE: usize = 2;
 
+/// What is answered before everything was told.
+const EARLY: &str = "this replica does not know the cluster well enough yet; try again";
+
 /// What the loop works with.
 pub struct Scheduler<E> {
     /// What it is told.
@@ -58,6 +64,8 @@ pub struct Scheduler<E> {
     pub relist: watch::Sender<u64>,
     /// How pods are read.
     pub reader: PodReader,
+    /// Questions of other schedulers.
+    pub questions: mpsc::Receiver<Question>,
     /// Whether this replica decides.
     pub standing: watch::Receiver<Standing>,
     /// What is told to Prometheus.
@@ -81,6 +89,8 @@ struct Loop<E> {
     telling: usize,
     tales: VecDeque<Effect>,
     leading: bool,
+    /// Who asked for a bind that is under way.
+    binders: HashMap<PodUid, oneshot::Sender<Result<(), String>>>,
     /// The list of pods that must be told before anything is decided: what the leader before us bound last is in it.
     barrier: Option<u64>,
     lists: u64,
@@ -109,6 +119,7 @@ impl<E: Effects> Scheduler<E> {
             telling: 0,
             tales: VecDeque::new(),
             leading: false,
+            binders: HashMap::new(),
             barrier: None,
             lists: 0,
             filled,
@@ -133,9 +144,14 @@ impl<E: Effects> Loop<E> {
                 Ok(()) = standing.changed() => self.stand(&standing.borrow_and_update().clone()),
                 Some(done) = self.work.join_next(), if !self.work.is_empty() => self.done(done?),
                 n = self.parts.changes.recv_many(&mut gulp, GULP) => {
+                    // Those who watch are asked to stop at the same time as we are.
+                    if n == 0 && stop.is_requested() {
+                        break;
+                    }
                     anyhow::ensure!(n > 0, "nobody watches the cluster any more");
                     self.take_in(&mut gulp);
                 }
+                Some(question) = self.parts.questions.recv() => self.answer(question),
                 _ = tick.tick() => {
                     self.world.tick(now());
                     if shown.elapsed() > SHOW {
@@ -200,6 +216,74 @@ impl<E: Effects> Loop<E> {
             let _ = self.parts.relist.send(self.lists);
         }
         self.filled.set(self.world.is_complete());
+    }
+
+    fn answer(&mut self, question: Question) {
+        let (at, began) = (now(), Instant::now());
+        // Whoever asked may have hung up: an answer nobody hears is no failure.
+        let step = match question {
+            Question::Filter { reply, .. } if !self.world.is_complete() => {
+                let _ = reply.send(Err(EARLY.to_owned()));
+                "filter"
+            }
+            Question::Filter { pod, nodes, one, reply } => {
+                let uid = pod.pod.uid.clone();
+                let mut advice = self.world.filter(*pod, nodes, at);
+                if one && let Some(best) = self.world.best(&uid).cloned() {
+                    advice.only(best.as_str(), &format!("pod {uid} has already been matched to another node"));
+                }
+                let _ = reply.send(Ok(advice));
+                "filter"
+            }
+            Question::Prioritize { pod, nodes, reply } => {
+                let uid = pod.pod.uid.clone();
+                if !self.world.has_advice(&uid) {
+                    // Another replica answered the filter.
+                    self.world.filter(*pod, nodes.clone(), at);
+                }
+                let _ = reply.send(self.world.prioritize(&uid, &nodes, MAX_SCORE));
+                "prioritize"
+            }
+            Question::Preempt { pod, nodes, reply } => {
+                let _ = reply.send(self.world.preempt(*pod, nodes, at));
+                "preempt"
+            }
+            Question::Bind { uid, key, node, reply } => {
+                self.bind_for(uid, &key, &node, reply, at);
+                "decide bind"
+            }
+            Question::Inspect { only, reply } => {
+                let _ = reply.send(self.world.inspect(only.as_deref()));
+                "inspect"
+            }
+        };
+        self.parts.metrics.took(step, began.elapsed().as_secs_f64());
+        self.parts.metrics.add(&std::mem::take(&mut self.world.counts));
+    }
+
+    fn bind_for(
+        &mut self,
+        uid: PodUid,
+        key: &PodKey,
+        node: &str,
+        reply: oneshot::Sender<Result<(), String>>,
+        at: Time,
+    ) {
+        let ready = self.leading && self.barrier.is_none() && self.world.is_complete();
+        let begun = if ready {
+            let uid = if uid.as_str().is_empty() { self.world.find(key).unwrap_or(uid) } else { uid };
+            self.world.bind_for(&uid, &NodeName::from(node), at).map(|()| uid)
+        } else {
+            Err(EARLY.to_owned())
+        };
+        match begun {
+            Ok(uid) => {
+                self.binders.insert(uid, reply);
+            }
+            Err(error) => {
+                let _ = reply.send(Err(error));
+            }
+        }
     }
 
     fn decide(&mut self) {
@@ -277,6 +361,11 @@ impl<E: Effects> Loop<E> {
                         self.telling = self.telling.saturating_sub(1);
                     }
                     _ => self.flying = self.flying.saturating_sub(1),
+                }
+                if let Effect::Bind(bind) = &effect
+                    && let Some(reply) = self.binders.remove(&bind.target.uid)
+                {
+                    let _ = reply.send(outcome.clone().map_err(|failure| failure.to_string()));
                 }
                 self.world.done(&effect, outcome, at);
             }

@@ -1,5 +1,7 @@
 //! Everything the scheduler knows, and what it wants done. No async, no clock: time is an argument.
 
+mod adopt;
+mod advise;
 mod apply;
 mod decide;
 mod entry;
@@ -7,6 +9,8 @@ mod evict;
 mod explain;
 mod lines;
 mod outcome;
+mod ports;
+mod promise;
 mod share;
 mod standing;
 
@@ -22,6 +26,7 @@ use divvy_core::snapshot::{Position, Snapshot};
 use divvy_core::time::Time;
 use divvy_core::{Engine, keys};
 
+pub use advise::{Advice, Inspected, InspectedDevice, Refused, Why};
 pub use entry::{Entry, Stand};
 pub use evict::Evicting;
 pub use lines::Lines;
@@ -43,6 +48,12 @@ pub struct World {
     lines: Lines,
     /// Pods that have to go.
     evicting: BTreeMap<PodUid, Evicting>,
+    /// Pods that somebody bound without a grant.
+    orphans: BTreeSet<PodUid>,
+    /// Ports that users of an emulated system find on pods.
+    ports: ports::Ports,
+    /// What nodes last said to pods that another scheduler asks about.
+    advice: HashMap<PodUid, Vec<(NodeName, f64)>>,
     notes: HashMap<NodeName, NodeNotes>,
     /// Up to where changes of nodes were looked at for sleepers.
     looked: Position,
@@ -89,6 +100,8 @@ pub struct Counts {
     pub evictions: u64,
     /// Plans that the audit threw away. Must stay zero.
     pub violations: u64,
+    /// Pods bound by somebody else that were given a grant afterwards.
+    pub adopted: u64,
     /// Pods woken because a change concerned them.
     pub woken: u64,
 }
@@ -105,6 +118,9 @@ impl World {
             awake: BTreeSet::new(),
             lines: Lines::default(),
             evicting: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+            ports: ports::Ports::default(),
+            advice: HashMap::new(),
             notes: HashMap::new(),
             looked: Snapshot::new().position(),
             stirred: false,

@@ -37,7 +37,7 @@ pub fn fake_driver() -> anyhow::Result<PathBuf> {
 /// A CUDA program that does what it is told on its standard input.
 pub fn tenant() -> anyhow::Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    once(&BUILT, || Ok(build("divvy-fakedriver-cuda", &["--example", "tenant"])?.join("examples/tenant")))
+    once(&BUILT, || Ok(build("divvy-fakedriver", &["--example", "tenant"])?.join("examples/tenant")))
 }
 
 fn once(

@@ -7,6 +7,7 @@ mod node {
     pub(crate) mod kit;
 
     mod restart;
+    mod share;
     mod shim;
     mod start;
 }

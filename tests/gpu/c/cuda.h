@@ -84,14 +84,10 @@ static inline void find_driver(void) {
 #undef FIND
 }
 
-// Initialises the driver and makes the primary context of a device current.
-static inline CUcontext begin(CUdevice device) {
-  find_driver();
-  MUST(cuInit(0));
-  CUcontext context = NULL;
-  MUST(cuDevicePrimaryCtxRetain(&context, device));
-  MUST(cuCtxSetCurrent(context));
-  return context;
+static inline double now_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 static inline size_t free_bytes(void) {
@@ -100,15 +96,28 @@ static inline size_t free_bytes(void) {
   return available;
 }
 
+// Initialises the driver and makes the primary context of a device current. On a card the agent sees what the context takes a
+// moment later: DIVVY_TEST_SETTLE seconds without a change are waited for.
+static inline CUcontext begin(CUdevice device) {
+  find_driver();
+  MUST(cuInit(0));
+  CUcontext context = NULL;
+  MUST(cuDevicePrimaryCtxRetain(&context, device));
+  MUST(cuCtxSetCurrent(context));
+  const char *settle = getenv("DIVVY_TEST_SETTLE");
+  double quiet = settle ? atof(settle) : 0, since = now_seconds(), until = since + 10 * quiet;
+  for (size_t last = 0, now; quiet > 0 && now_seconds() - since < quiet && now_seconds() < until; last = now) {
+    now = free_bytes();
+    if (now != last) since = now_seconds();
+    usleep(50000);
+  }
+  return context;
+}
+
 static inline size_t total_bytes(void) {
   size_t available = 0, total = 0;
   MUST(cuMemGetInfo_v2(&available, &total));
   return total;
 }
 
-static inline double now_seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 #endif

@@ -54,8 +54,10 @@ int main(int argc, char **argv) {
     if (found) { text[0] = 'M'; text[1] = 'I'; text[2] = 'G'; found = NVML(nvmlDeviceGetHandleByUUID, const char *, nvmlDevice_t *)(text, &card); }
     CHECK(found == 0, "%s is not found by NVML: %u", text, found);
     if (found) continue;
+    // An instance of a partitioned card is numbered within the card, and has no utilisation of its own.
+    int instance = text[0] == 'M';
     unsigned index = 99;
-    if (NVML(nvmlDeviceGetIndex, nvmlDevice_t, unsigned *)(card, &index) == 0) {
+    if (!instance && NVML(nvmlDeviceGetIndex, nvmlDevice_t, unsigned *)(card, &index) == 0) {
       nvmlDevice_t same = NULL;
       CHECK(index < count && NVML(nvmlDeviceGetHandleByIndex_v2, unsigned, nvmlDevice_t *)(index, &same) == 0 && same == card, "index %u of %s", index, text);
       printf("index %d: %u\n", i, index);
@@ -89,10 +91,20 @@ int main(int argc, char **argv) {
     unsigned graphics = 64;
     CHECK(NVML(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlDevice_t, unsigned *, void *)(card, &graphics, list) == 0 && graphics == 0, "no graphics");
     nvmlUtilization_t rates = {999, 999};
-    CHECK(NVML(nvmlDeviceGetUtilizationRates, nvmlDevice_t, nvmlUtilization_t *)(card, &rates) == 0 && rates.gpu <= 100, "utilisation");
+    CHECK(instance || (NVML(nvmlDeviceGetUtilizationRates, nvmlDevice_t, nvmlUtilization_t *)(card, &rates) == 0 && rates.gpu <= 100), "utilisation");
     printf("utilisation %d: %u\n", i, rates.gpu);
     printf("setters %d: %u %u %u\n", i, NVML(nvmlDeviceSetPowerManagementLimit, nvmlDevice_t, unsigned)(card, 200000), NVML(nvmlDeviceSetComputeMode, nvmlDevice_t, unsigned)(card, 3),
            NVML(nvmlDeviceSetGpuLockedClocks, nvmlDevice_t, unsigned, unsigned)(card, 1000, 1000));
+  }
+  // The instances that can be seen.
+  for (unsigned c = 0, most = 0; c < count; c++) {
+    nvmlDevice_t card, part;
+    if (NVML(nvmlDeviceGetHandleByIndex_v2, unsigned, nvmlDevice_t *)(c, &card) || NVML(nvmlDeviceGetMaxMigDeviceCount, nvmlDevice_t, unsigned *)(card, &most)) continue;
+    for (unsigned i = 0; i < most; i++) {
+      char text[96];
+      if (NVML(nvmlDeviceGetMigDeviceHandleByIndex, nvmlDevice_t, unsigned, nvmlDevice_t *)(card, i, &part) == 0 && NVML(nvmlDeviceGetUUID, nvmlDevice_t, char *, unsigned)(part, text, sizeof text) == 0)
+        printf("instance: %s\n", text);
+    }
   }
   printf("done\n");
   fflush(stdout);

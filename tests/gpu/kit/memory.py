@@ -1,88 +1,49 @@
-"""Stage 2: memory. A container of 10 GiB, and everything that tries to get more: programs in C, and three frameworks."""
+"""Stage 2: memory. Every way to allocate at its limit, frameworks that size themselves by it, processes that are killed, and tools
+that should show the slice. Everything runs in one container of 10 GiB that `divvy-agent arbiter` made."""
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import nvml
-from tenants import HERE, LIBRARY, Arbiter
+from tenants import AGENT, HERE, KIT, LIBRARY
 
 GIB = 1 << 30
 LIMIT = 10 * GIB
-# What a context may take of the limit, and the frameworks' own buffers.
-SLACK = 1.5 * GIB
-
-TORCH = """
-import torch
-free, total = torch.cuda.mem_get_info()
-told = torch.cuda.get_device_properties(0).total_memory
-held, step = [], 256 << 20
-try:
-    while True:
-        held.append(torch.empty(step, dtype=torch.uint8, device="cuda"))
-        held[-1].fill_(1)
-except torch.OutOfMemoryError:
-    pass
-most = len(held) * step
-torch.cuda.synchronize()
-held.clear(); torch.cuda.empty_cache()
-again = torch.empty(most - step, dtype=torch.uint8, device="cuda")
-print("total", total, "told", told, "most", most, "again", again.numel())
-"""
-
-CUPY = """
-import cupy
-pool = {pool}
-held, step = [], 256 << 20
-try:
-    while True:
-        held.append(cupy.zeros(step, dtype=cupy.uint8))
-except cupy.cuda.memory.OutOfMemoryError:
-    pass
-except cupy.cuda.runtime.CUDARuntimeError as error:
-    assert error.status == 2, error
-print("total", cupy.cuda.runtime.memGetInfo()[1], "told", cupy.cuda.runtime.memGetInfo()[1], "most", len(held) * step, "again", 0)
-"""
-
-JAX = """
-import jax, jax.numpy as jnp
-held, step = [], 256 << 20
-try:
-    while True:
-        held.append(jnp.zeros(step, dtype=jnp.uint8)); held[-1].block_until_ready()
-except Exception as error:
-    assert "RESOURCE_EXHAUSTED" in str(error) or "out of memory" in str(error).lower(), error
-print("total 0 told 0 most", len(held) * step, "again 0")
-"""
-
-FRAMEWORKS = [
-    ("torch", TORCH, {}),
-    ("torch, expandable segments", TORCH, {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}),
-    ("torch, cudaMallocAsync", TORCH, {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}),
-    ("cupy", CUPY.format(pool="None"), {}),
-    ("cupy, async pool", CUPY.format(pool="cupy.cuda.set_allocator(cupy.cuda.MemoryAsyncPool().malloc)"), {}),
-    ("cupy, managed pool", CUPY.format(pool="cupy.cuda.set_allocator(cupy.cuda.MemoryPool(cupy.cuda.malloc_managed).malloc)"), {}),
-    ("jax", JAX, {}),
-    ("jax, platform allocator", JAX, {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}),
-    ("jax, cuda_async", JAX, {"XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async"}),
-]
-
-PROGRAMS = [("limit", []), ("vmm", []), ("odd", []), ("tamper", []), ("children", []), ("cycles", ["300"]), ("ways", [])]
+FOLDER = "/dev/shm/divvy-gpu-memory"
+C = os.path.join(HERE, "..", "c")
 
 
 class Stage:
     def __init__(self, book, deadline, only):
         self.book, self.deadline, self.only = book, deadline, only
         self.card = nvml.Card()
-        self.arbiter = Arbiter(self.card.uuid(), ["m"], memory=LIMIT)
-        self.arbiter.set({"m": (500, 1000)})
-        self.programs = {}
+        shutil.rmtree(FOLDER, ignore_errors=True)
+        os.makedirs(FOLDER)
+        self.log = open("/tmp/divvy-gpu-memory.log", "a")
+        self.agent = subprocess.Popen([AGENT, "arbiter", "--dir", FOLDER, "--tenants", "a=1000/1000 b=1000/1000", "--device", self.card.uuid(),
+                                       "--memory", str(LIMIT), "--keeper"], stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                      start_new_session=True)
+        if "ready" not in self.agent.stdout.readline():
+            sys.exit("the agent does not start; see /tmp/divvy-gpu-memory.log")
 
-    def inside(self):
-        return {**os.environ, "LD_PRELOAD": LIBRARY, "DIVVY_DIR": os.path.join(self.arbiter.folder, "m")}
+    def end(self):
+        self.agent.send_signal(signal.SIGTERM)
+        try:
+            self.agent.wait(5)
+        except subprocess.TimeoutExpired:
+            self.agent.kill()
+        shutil.rmtree(FOLDER, ignore_errors=True)  # the keeper ends with it
 
-    def trial(self, case, what, seconds=60):
+    def inside(self, **more):
+        """The environment of the container."""
+        own = {"LD_PRELOAD": LIBRARY, "DIVVY_DIR": os.path.join(FOLDER, "a"), "DIVVY_TEST_SETTLE": os.environ.get("SETTLE", "2.5")}
+        return os.environ | own | more
+
+    def trial(self, case, seconds, what):
         if self.book.has(case) or (self.only and not any(word in case for word in self.only)):
             return
         if time.monotonic() + seconds > self.deadline:
@@ -90,101 +51,135 @@ class Stage:
             return
         print(f"-- {case}", flush=True)
         try:
-            what(case)
+            measured, promised, holds = what()
         except Exception as error:
-            said = getattr(error, "stdout", None) or getattr(error, "output", None) or ""
-            said = said.decode() if isinstance(said, bytes) else said
-            self.book.add(case, f"{type(error).__name__}: {str(error)[:200]} {said[-300:]}".strip(), "", False)
+            measured, promised, holds = f"{type(error).__name__}: {error}", "", False
+        self.book.add(case, measured, promised, holds)
 
-    def built(self, name):
-        out = f"/tmp/divvy-gpu-{name}"
-        if name not in self.programs:
-            subprocess.run(["cc", "-std=gnu11", "-O1", "-o", out, os.path.join(HERE, f"../c/{name}.c"), "-ldl", "-lpthread"], check=True)
-            self.programs[name] = out
+    def said(self, command, seconds=120, env=None):
+        done = subprocess.run(command, env=env or self.inside(), capture_output=True, text=True, timeout=seconds)
+        return done.returncode, done.stdout + done.stderr
+
+    def compiled(self, name):
+        out = os.path.join(KIT, "c-" + name)
+        source = os.path.join(C, name + ".c")
+        if not os.path.exists(out) or os.path.getmtime(out) < os.path.getmtime(source):
+            subprocess.run(["cc", "-std=gnu11", "-O2", "-o", out, source, "-ldl", "-lpthread"], check=True)
         return out
 
-    def program(self, name, arguments):
-        def what(case):
-            done = subprocess.run([self.built(name), *arguments], env=self.inside(), capture_output=True, text=True, timeout=120)
-            lines = done.stdout.strip().splitlines()
-            wrong = [line for line in lines if line.startswith("wrong")][:3]
-            self.book.add(case, "; ".join([lines[-1] if lines else "", *wrong]), "no check fails", done.returncode == 0)
+    # --- the cases
 
-        self.trial(f"program {name}", what)
+    def kit(self, name, arguments=(), seconds=60):
+        def what():
+            status, said = self.said([self.compiled(name), *arguments], seconds)
+            last = said.strip().splitlines()[-1] if said.strip() else f"ended with {status}"
+            wrong = [line for line in said.splitlines() if line.startswith("wrong")]
+            return " | ".join([last, *wrong[:3]]), "0 wrong", status == 0
+        self.trial(f"kit: {name}", seconds, what)
 
-    def framework(self, name, source, env):
-        def what(case):
-            done = subprocess.run(["python3", "-c", source], env={**self.inside(), **env}, capture_output=True, text=True, timeout=150)
-            found = re.search(r"total (\d+) told (\d+) most (\d+) again (\d+)", done.stdout)
-            if not found:
-                self.book.add(case, done.stderr.strip().splitlines()[-1:] or "nothing said", "", False)
-                return
-            total, told, most, _ = map(int, found.groups())
-            holds = LIMIT - SLACK <= most <= LIMIT and total in (0, LIMIT) and told in (0, LIMIT)
-            told_text = f"{most / GIB:.2f} GiB before the framework's own out-of-memory error; total {total / GIB:.2f} GiB"
-            self.book.add(case, told_text, f"at most 10 GiB, at least {(LIMIT - SLACK) / GIB:.1f}", holds)
+    def framework(self, name, script, promised, judge, seconds=90, **env):
+        def what():
+            status, said = self.said([sys.executable, os.path.join(HERE, "frameworks.py"), script], seconds, self.inside(**env))
+            facts = dict(re.findall(r"^(\w+)=(.*)$", said, re.M))
+            if "missing" in facts:
+                return f"{facts['missing']} is not installed", promised, None
+            if status != 0 or not facts:
+                return f"ended with {status}: {said.strip()[-200:]}", promised, False
+            return " ".join(f"{k}={v}" for k, v in facts.items()), promised, judge(facts)
+        self.trial(f"framework: {name}", seconds, what)
 
-        self.trial(f"memory limit, {name}", what, 90)
+    def storm(self):
+        def what():
+            program, env = self.compiled("storm"), self.inside(DIVVY_TEST_SETTLE="0")
+            running = [subprocess.Popen([program, "60"], env=env, stdout=subprocess.DEVNULL) for _ in range(4)]
+            most = 0
+            try:
+                time.sleep(3)
+                for round in range(40):
+                    victim = round % len(running)
+                    running[victim].kill()
+                    running[victim].wait()
+                    running[victim] = subprocess.Popen([program, "60"], env=env, stdout=subprocess.DEVNULL)
+                    time.sleep(0.25)
+                    pids = {p.pid for p in running}
+                    most = max(most, sum(used for pid, used in self.card.processes().items() if pid in pids))
+            finally:
+                for process in running:
+                    process.kill()
+                    process.wait()
+            time.sleep(2)
+            status, said = self.said([self.compiled("limit"), "plain"])
+            whole = status == 0
+            contexts = 4 * 600 * (1 << 20)
+            return f"most {most / GIB:.2f} GiB on the card; afterwards: {said.strip().splitlines()[-1]}", "<= limit + contexts, all free after", \
+                most <= LIMIT + contexts and whole
+        self.trial("40 kills in an allocation storm of four", 60, what)
 
-    def smi(self, case):
-        done = subprocess.run(["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"], env=self.inside(),
-                              capture_output=True, text=True, timeout=60)
-        self.book.add(case, done.stdout.strip() + " MiB", "10240 MiB", done.stdout.strip() == "10240")
-
-    def crowd(self, case):
-        """Many processes at once: what the library adds to each."""
-        program, count = self.built("crowd"), 300
-        def all_at_once(env):
+    def crowd(self):
+        def what():
+            program, env, count = self.compiled("crowd"), self.inside(DIVVY_TEST_SETTLE="0"), int(os.environ.get("CROWD", "100"))
             begun = time.monotonic()
             running = [subprocess.Popen([program], env=env, stdout=subprocess.PIPE, text=True) for _ in range(count)]
-            said = [r.communicate(timeout=180)[0].split() for r in running]
-            return time.monotonic() - begun, sum(s[:1] == ["0"] for s in said)
-        native, _ = all_at_once(dict(os.environ))
-        held, fine = all_at_once(self.inside())
-        each = 1000 * (held - native) / count
-        self.book.add(case, f"{fine} of {count} allocate; {held:.1f} s, {native:.1f} s native: {each:+.1f} ms each", "all, <= 10 ms each", fine == count and each <= 10)
+            said = [process.communicate()[0].split() for process in running]
+            good = sum(words[:1] == ["0"] for words in said)
+            refused = sum(words[:1] == ["2"] for words in said)
+            return f"{good} got memory, {refused} were refused, {time.monotonic() - begun:.1f} s in all", "each answered", good + refused == count and good > 0
+        self.trial("a crowd that starts at once", 90, what)
 
-    def storm(self, case):
-        """Processes killed in the middle of allocating leave nothing behind."""
-        for _ in range(10):
-            running = [subprocess.Popen([self.built("storm"), "30"], env=self.inside(), stdout=subprocess.PIPE, text=True) for _ in range(3)]
-            for r in running:
-                r.stdout.readline()
-            time.sleep(0.3)
-            for r in running:
-                r.send_signal(signal.SIGKILL)
-                r.wait()
-        time.sleep(1.5)
-        left = self.arbiter.last("m").get("memory", -1)
-        self.book.add(case, f"{left} bytes booked after 30 were killed", "0 within 1 s", left == 0)
+    def cost(self):
+        def what():
+            program = self.compiled("cost")
+            native = self.said([program, "100"], 100, dict(os.environ))[1]
+            inside = self.said([program, "100"], 100)[1]
+            rows = [dict(line.split("\t") for line in text.splitlines() if "\t" in line) for text in (native, inside)]
+            both = [k for k in rows[0] if k in rows[1]]
+            told = ", ".join(f"{k} {float(rows[0][k]) / 1000:.2f} -> {float(rows[1][k]) / 1000:.2f}" for k in both)
+            launch = float(rows[1]["launch"]) <= 1.05 * float(rows[0]["launch"]) + 100
+            return told, "us per call, launch within 5 % + 0.1 us", launch
+        self.trial("cost of single calls", 60, what)
 
-    def tool(self, name, arguments):
-        def what(case):
-            done = subprocess.run([name, *arguments, self.built("crowd")], env=self.inside(), capture_output=True, text=True, timeout=120)
-            self.book.add(case, f"ended with {done.returncode}", "starts under the library", done.returncode == 0)
+    def tools(self):
+        def smi():
+            status, said = self.said(["nvidia-smi", "--query-gpu=memory.total,memory.used", "--format=csv,noheader,nounits"])
+            total = int(said.split(",")[0]) if status == 0 else -1
+            return said.strip(), "total 10240 MiB", total == 10240
+        if shutil.which("nvidia-smi"):
+            self.trial("nvidia-smi", 20, smi)
+        for tool, arguments in (("compute-sanitizer", []), ("ncu", ["--target-processes", "all", "-c", "1"])):
+            path = shutil.which(tool) or next((p for p in (f"/usr/local/cuda/bin/{tool}",) if os.path.exists(p)), None)
+            if path:
+                def what(path=path, arguments=arguments):
+                    status, said = self.said([path, *arguments, self.compiled("cost"), "100000"], 120)
+                    return said.strip()[-120:].replace("\n", " | "), "starts and lets the program through", "launch\t" in said
+                self.trial(f"{tool} starts", 60, what)
 
-        self.trial(f"{name} starts", what, 60)
 
-    def unregistered(self, case):
-        """A program that goes around the library uses the card without a slot: the audit's business, told here."""
-        done = subprocess.run([self.built("crowd")], env={**os.environ, "DIVVY_DIR": os.path.join(self.arbiter.folder, "m")},
-                              capture_output=True, text=True, timeout=60)
-        self.book.add(case, f"without LD_PRELOAD the driver gives memory ({done.stdout.split()[:1]})", "told, not prevented", None)
+def near(value, expected, tolerance):
+    return abs(float(value) - expected) <= tolerance
 
 
 def run(book, deadline, only):
     stage = Stage(book, deadline, only)
+    gib = lambda facts, key: float(facts[key])
+    # What a context and the code take is within the limit.
+    filled = lambda facts: facts["error"] == "OutOfMemoryError" and 9.0 <= gib(facts, "got") <= 10.0 and near(facts["total"], 10, 0.01) \
+        and near(facts["again"], gib(facts, "got"), 0.3)
     try:
-        for name, arguments in PROGRAMS:
-            stage.program(name, arguments)
-        for name, source, env in FRAMEWORKS:
-            stage.framework(name, source, env)
-        stage.trial("nvidia-smi in the container", stage.smi, 30)
-        stage.trial("a storm of allocations, killed", stage.storm, 60)
-        stage.trial("300 processes at once", stage.crowd, 180)
-        stage.tool("compute-sanitizer", [])
-        stage.tool("ncu", ["--target-processes", "all"])
-        stage.trial("around the library", stage.unregistered, 30)
+        stage.kit("limit", seconds=90)
+        for name, seconds in (("view", 20), ("vmm", 20), ("odd", 20), ("tamper", 20), ("children", 60), ("share", 20)):
+            stage.kit(name, ["500"] if name == "view" else (), seconds)
+        stage.kit("cycles", ["2000"], 60)
+        for backend, settings in (("native", ""), ("expandable segments", "expandable_segments:True"), ("cudaMallocAsync", "backend:cudaMallocAsync")):
+            stage.framework(f"torch, {backend}", "torch", "total 10, OutOfMemoryError near 10 GiB, and again", filled, 90, PYTORCH_CUDA_ALLOC_CONF=settings)
+        stage.framework("torch, graph with memory, 100 replays", "torch_graph", "right result, no drift", lambda f: f["right"] == "True", 90)
+        stage.framework("torch, workers and shared tensors", "torch_processes", "right result", lambda f: f["right"] == "True", 120)
+        stage.framework("cupy, three pools", "cupy", "OutOfMemoryError near 10 GiB each", lambda f: all(9.0 <= float(f[k]) <= 10.0 for k in ("plain", "ordered", "managed")), 90)
+        stage.framework("jax, preallocation", "jax", "75 % of 10 GiB", lambda f: 6.5 <= float(f["reserved"]) <= 7.6 and f["right"] == "True", 120)
+        stage.framework("jax, platform allocator", "jax_fill", "RESOURCE_EXHAUSTED", lambda f: f["error"] == "RESOURCE_EXHAUSTED", 120,
+                        XLA_PYTHON_CLIENT_ALLOCATOR="platform")
+        stage.storm()
+        stage.crowd()
+        stage.cost()
+        stage.tools()
     finally:
-        stage.arbiter.end()
-        subprocess.run(["rm", "-rf", stage.arbiter.folder])
+        stage.end()

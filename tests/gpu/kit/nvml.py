@@ -9,6 +9,10 @@ class Sample(ctypes.Structure):
                 ("enc", ctypes.c_uint), ("dec", ctypes.c_uint)]
 
 
+class Process(ctypes.Structure):
+    _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong), ("instances", ctypes.c_uint * 2)]
+
+
 class Card:
     def __init__(self, index=0):
         self.lib = ctypes.CDLL("libnvidia-ml.so.1")
@@ -48,6 +52,12 @@ class Card:
         if self.lib.nvmlDeviceGetProcessUtilization(self.handle, room, ctypes.byref(count), ctypes.c_ulonglong(since)):
             return []
         return [room[i] for i in range(count.value)]
+
+    def processes(self):
+        """Bytes on the card by pid."""
+        count, room = ctypes.c_uint(256), (Process * 256)()
+        self.lib.nvmlDeviceGetComputeRunningProcesses_v3(self.handle, ctypes.byref(count), room)
+        return {room[i].pid: room[i].used for i in range(min(count.value, 256))}
 
 
 class Watch:

@@ -26,7 +26,7 @@ pub fn open(settings: &Settings) -> Result<Option<Box<dyn Provider>>, Trouble> {
     if !settings.on_host(&settings.cnmon).exists() {
         return Ok(None);
     }
-    Ok(Some(Box::new(Cambricon { settings: settings.clone() })))
+    Ok(Some(Box::new(Cambricon::new(settings.clone()))))
 }
 
 /// One card of the table.
@@ -124,6 +124,11 @@ impl Row {
 }
 
 impl Cambricon {
+    /// The cards that the tool of `settings` shows.
+    pub fn new(settings: Settings) -> Cambricon {
+        Cambricon { settings }
+    }
+
     fn table(&self) -> Result<Table, Trouble> {
         let tool = self.settings.on_host(&self.settings.cnmon);
         let output = Command::new(&tool)
@@ -254,7 +259,7 @@ mod tests {
             std::fs::write(dev.path().join(node), "").unwrap();
         }
         let settings = Settings { cambricon_dev: dev.path().to_owned(), ..crate::testing::settings() };
-        let provider = Cambricon { settings };
+        let provider = Cambricon::new(settings);
         let device = parse(RECORDED).unwrap().rows[1].device();
         let slice = crate::testing::slice(&device.id, Bytes::mib(10240), 0);
         let edits = provider.edits(&[Part { device: &device, slice: &slice }]).unwrap();

@@ -12,10 +12,10 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
 
 use super::{Found, Part, Process, Provider, Seen, Settings, Sign, Trouble, Usage};
-use crate::edits::{ContainerEdits, VISIBLE_DEVICES};
+use crate::edits::ContainerEdits;
 
 mod errors;
-mod files;
+pub(crate) mod files;
 
 use files::Files;
 
@@ -203,12 +203,8 @@ impl Provider for Nvidia {
     }
 
     fn edits(&self, parts: &[Part<'_>]) -> Result<ContainerEdits, Trouble> {
-        let ids: Vec<&str> = parts.iter().map(|p| p.device.id.as_str()).collect();
         let minors = self.minors.lock().map_err(|_| Trouble::new(NAME, "an earlier call panicked"))?;
-        let mut edits = self.files.edits(parts, &minors).map_err(|what| Trouble::new(NAME, what))?;
-        edits.env.insert(VISIBLE_DEVICES.into(), ids.join(","));
-        edits.env.insert("NVIDIA_DRIVER_CAPABILITIES".into(), "compute,utility".into());
-        Ok(edits)
+        self.files.edits(parts, &minors).map_err(|what| Trouble::new(NAME, what))
     }
 
     fn usage(&self) -> Result<Vec<Usage>, Trouble> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use divvy_core::ask::{Class, GpuAsk, Role};
+use divvy_core::ask::{Class, Dialect, GpuAsk, Role};
 use divvy_core::grant::Grant;
 use divvy_core::id::{NodeName, PodKey, PodUid};
 use divvy_core::keys;
@@ -30,6 +30,12 @@ pub struct PodSeen {
     pub deleting: bool,
     /// What its `PodScheduled` condition says already.
     pub explained: Option<(String, String)>,
+    /// It waits behind the gate that keeps a gang together until all members fit. Not among the pod's gates: it is ours to open.
+    pub gated: bool,
+    /// The part of its manifest that says what it asks for, where users of its dialect will look for more than the grant.
+    pub manifest: Option<Arc<Value>>,
+    /// The port an emulated system's users find on it.
+    pub port: Option<u16>,
     /// It carries an ask, but one we cannot read.
     pub bad_ask: Option<String>,
     /// It carries a grant, but one we cannot read: somebody wrote over it, or a newer version did.
@@ -37,9 +43,15 @@ pub struct PodSeen {
 }
 
 /// A pod. `managed` says which extended resources stand for devices: those are the ask's business, and no node is short of them.
-pub fn pod(wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
+pub fn pod(mut wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
+    let (ask, bad_ask) = read::<GpuAsk>(wire.metadata.annotations.get(keys::ASK));
+    let emulated = ask.as_ref().is_some_and(|ask| ask.dialect != Dialect::Native);
+    let unbound = wire.spec.node_name.is_empty();
+    let manifest = (emulated && unbound).then(|| Arc::new(manifest(&wire)));
+    let gates = wire.spec.scheduling_gates.len();
+    wire.spec.scheduling_gates.retain(|gate| gate.name != keys::GANG_GATE);
+    let gated = wire.spec.scheduling_gates.len() < gates;
     let meta = wire.metadata;
-    let (ask, bad_ask) = read::<GpuAsk>(meta.annotations.get(keys::ASK));
     // A later change of the grant is a whole grant of its own, read instead of the first.
     let written = meta.annotations.get(keys::GRANT_OVERRIDE).or_else(|| meta.annotations.get(keys::GRANT));
     let (grant, bad_grant) = read::<Grant>(written);
@@ -60,6 +72,9 @@ pub fn pod(wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
         deleting: meta.deletion_timestamp.is_some(),
         scheduler: wire.spec.scheduler_name.clone(),
         explained: explained.map(|c| (c.reason.clone(), c.message.clone())),
+        gated,
+        manifest,
+        port: meta.annotations.get(keys::KUBESHARE_PORT).and_then(|port| port.parse().ok()),
         bad_ask,
         bad_grant,
         pod: Pod {

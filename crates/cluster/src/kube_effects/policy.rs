@@ -1,6 +1,7 @@
 //! The GpuPolicy's status: whether it is followed.
 
 use divvy_api::policy::NAME;
+use divvy_core::keys;
 use kube::Client;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -20,7 +21,7 @@ pub(super) async fn carry_out(client: &Client, generation: i64, problem: Option<
             "lastTransitionTime": jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         }],
     }});
-    let path = format!("/apis/divvy.dev/v1alpha1/gpupolicies/{NAME}/status");
+    let path = format!("{}/{NAME}/status", keys::POLICY_PATH);
     request::patch::<IgnoredAny>(client, &path, &body).await?;
     Ok(())
 }

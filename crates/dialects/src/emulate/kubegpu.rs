@@ -6,11 +6,11 @@ use divvy_core::ask::{GpuAsk, GroupAsk, Role};
 use divvy_core::grant::{Grant, Slice};
 use divvy_core::id::DeviceId;
 use divvy_core::keys;
+use divvy_core::kubegpu::{self as tree, Groups, Lifted};
 use serde_json::{Map, Value, json};
 
 use super::{Bound, Emulation, Granted, Place, Promised, VISIBLE_DEVICES, ids, pairs};
 use crate::kubegpu::annotation_key;
-use crate::kubegpu::tree::{self, Groups, Lifted};
 use crate::manifest::PodManifest;
 
 pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {

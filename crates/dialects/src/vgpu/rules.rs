@@ -18,10 +18,8 @@ pub(super) fn read(pod: &PodManifest<'_>, config: &DialectConfig, ask: &mut GpuA
     rules.models(ask);
     rules.devices(ask);
     rules.numa(ask);
-    if rules.hami {
-        rules.policy(ask);
-        rules.mode(ask);
-    }
+    rules.policy(ask);
+    rules.mode(ask);
 }
 
 struct Rules<'a, 'p> {
@@ -71,13 +69,9 @@ impl Rules<'_, '_> {
 
     fn devices(&mut self, ask: &mut GpuAsk) {
         let id = |entry: &str| DeviceId::from(entry);
-        let (use_keys, no_use_keys) = if self.hami {
-            ([keys::VGPU_USE_UUID, keys::HAMI_MLU_USE_UUID], [keys::VGPU_NO_USE_UUID, keys::HAMI_MLU_NO_USE_UUID])
-        } else {
-            return; // 4paradigm had no such thing
-        };
-        ask.devices.only = use_keys.iter().flat_map(|key| self.list(key, id)).collect();
-        ask.devices.avoid = no_use_keys.iter().flat_map(|key| self.list(key, id)).collect();
+        let listed = |keys: [&str; 2]| keys.iter().flat_map(|key| self.list(key, id)).collect();
+        ask.devices.only = listed([keys::VGPU_USE_UUID, keys::HAMI_MLU_USE_UUID]);
+        ask.devices.avoid = listed([keys::VGPU_NO_USE_UUID, keys::HAMI_MLU_NO_USE_UUID]);
     }
 
     fn numa(&mut self, ask: &mut GpuAsk) {

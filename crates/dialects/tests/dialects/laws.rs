@@ -1,9 +1,14 @@
 //! Laws that hold for whatever is thrown at the reader.
 
 use divvy_core::ask::{Dialect, GpuAsk};
+use divvy_core::device::{Device, Isolation};
+use divvy_core::grant::{ContainerGrant, Grant, Slice};
 use divvy_core::keys;
+use divvy_core::units::{Bytes, Share};
+use divvy_dialects::emulate::Place;
+use divvy_dialects::node::emulate_node;
 use divvy_dialects::{
-    DialectConfig, Hints, NvidiaFlavour, PodManifest, Reading, VcudaFlavour, VgpuConfig, parse, render,
+    DialectConfig, Hints, NvidiaFlavour, PodManifest, Reading, VcudaFlavour, VgpuConfig, emulate, parse, render,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -182,7 +187,7 @@ fn sound(ask: &GpuAsk, slots: usize) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn every_pod_has_a_reading(pod in any_pod(), foreign in foreign_pod(), config in any_config()) {
@@ -429,7 +434,7 @@ fn annotation(key: &'static str) -> BoxedStrategy<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn a_rendered_ask_reads_as_the_same_ask(pod in native_pod()) {
@@ -457,6 +462,44 @@ proptest! {
                     other => prop_assert!(false, "{:?} from {}", other, admitted),
                 }
             }
+        }
+    }
+
+    #[test]
+    fn whatever_is_granted_can_be_shown(
+        pod in foreign_pod(),
+        config in any_config(),
+        ids in proptest::collection::vec("[A-C]", 0..8),
+        devices in proptest::collection::vec(("[A-B]", any::<u64>(), any::<u32>()), 0..3),
+        at in any::<u64>(),
+    ) {
+        if let Reading::Ask(ask, _) = check(&pod, &config) {
+            let mut inventory = crate::support::node(&[]);
+            inventory.driver = "a.b".into();
+            for (id, memory, index) in devices {
+                inventory.devices.push(Device::gpu(id, index % 64, "M", Bytes(memory)));
+            }
+            let slice = |id: &String| Slice {
+                device: id.as_str().into(),
+                kind: Default::default(),
+                memory: Bytes(at),
+                memory_limit: Bytes(at),
+                share: Share(500),
+                share_limit: Share(1000),
+                exclusive: false,
+                isolation: Isolation::Intercept,
+                partition: None,
+            };
+            let containers = ask.containers.iter().map(|container| ContainerGrant {
+                name: container.name.clone(),
+                role: container.role,
+                slices: ids.iter().take(container.wants.len() * 2).map(slice).collect(),
+            });
+            let grant = Grant { v: 1, at, policy: "p".into(), containers: containers.collect(), claim: None };
+            let place = Place { node: "n", inventory: &inventory, ports_taken: &Default::default() };
+            let manifest = PodManifest::new(&pod);
+            prop_assert_eq!(emulate(&manifest, &ask, &grant, &place), emulate(&manifest, &ask, &grant, &place));
+            emulate_node("n", &inventory);
         }
     }
 

@@ -105,3 +105,26 @@ fn the_configuration_is_read_as_an_administrator_writes_it() {
     let again: DialectConfig = serde_json::from_value(serde_json::to_value(&config).unwrap()).unwrap();
     assert_eq!(again, config);
 }
+
+#[test]
+fn a_configuration_that_cannot_be_meant_says_so() {
+    assert!(DialectConfig::default().problems().is_empty());
+    let config: DialectConfig = serde_json::from_value(json!({
+        "schedulerAliases": ["default-scheduler"],
+        "vgpu": { "defaultCores": 150, "memoryFactor": 0,
+            "names": { "resourceName": "cpu", "resourceMem": VGPU_CORES, "resourcePriority": GPU } },
+    }))
+    .unwrap();
+    let problems = config.problems();
+    for part in [
+        "\"cpu\" is not an extended resource",
+        "is the name of resourceMem already",
+        "one of Divvy's own",
+        "defaultCores: 150",
+        "memoryFactor: 0",
+        "\"default-scheduler\" would make every pod ours",
+    ] {
+        assert!(problems.iter().any(|problem| problem.contains(part)), "{part}: {problems:#?}");
+    }
+    assert_eq!(problems.len(), 6, "{problems:#?}");
+}

@@ -50,7 +50,7 @@ fn on_context(process: &mut Process, context: u64, run: impl FnOnce(&mut Process
 pub(crate) fn cuArrayDestroy(hArray: u64) -> Answer {
     let process = enter()?;
     let context = process.memory.arrays.get(&hArray).ok_or(Error::INVALID_HANDLE)?.context;
-    let mut process = crate::context::synchronize(process, context)?;
+    let mut process = crate::context::settle(process, context)?;
     on_context(&mut process, context, |p, on| p.memory.destroy_array(on, hArray))
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn cuMipmappedArrayCreate(
 pub(crate) fn cuMipmappedArrayDestroy(hMipmappedArray: u64) -> Answer {
     let process = enter()?;
     let context = process.memory.mipmaps.get(&hMipmappedArray).ok_or(Error::INVALID_HANDLE)?.context;
-    let mut process = crate::context::synchronize(process, context)?;
+    let mut process = crate::context::settle(process, context)?;
     on_context(&mut process, context, |p, on| p.memory.destroy_mipmap(on, hMipmappedArray))
 }
 

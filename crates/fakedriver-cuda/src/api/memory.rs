@@ -87,7 +87,7 @@ pub(crate) fn cuMemFree_v2(dptr: u64) -> Answer {
     process.unsafe_in_capture()?;
     // Freeing waits for everything that may still use the memory.
     let owner = if process.contexts.contains_key(&region.context) { region.context } else { current };
-    let mut process = context::synchronize(process, owner)?;
+    let mut process = context::settle(process, owner)?;
     let (machine, seat) = (process.machine, process.seat);
     match region.kind {
         Kind::Pooled { .. } => {
@@ -133,7 +133,7 @@ pub(crate) fn cuMemFreeHost(p: *mut c_void) -> Answer {
     process.unsafe_in_capture()?;
     let owner = process.memory.find(p as u64).map_or(current, |r| r.context);
     let owner = if process.contexts.contains_key(&owner) { owner } else { current };
-    let mut process = context::synchronize(process, owner)?;
+    let mut process = context::settle(process, owner)?;
     process.memory.free_host(p as u64)
 }
 

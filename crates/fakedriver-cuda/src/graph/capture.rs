@@ -1,11 +1,11 @@
 //! Capture: a stream that makes nodes instead of doing things, and takes other streams along when they wait for it.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 
 use super::{Graph, Graphs, PLAIN_EDGE};
 use crate::abi::{Answer, CUgraphEdgeData, Error};
 use crate::engine::StreamId;
+use crate::handles::Handles;
 use crate::op::Op;
 use crate::process::Process;
 
@@ -32,7 +32,7 @@ pub(crate) struct Capture {
     thread: std::thread::ThreadId,
     pub(crate) origin: StreamId,
     /// What the next node of each stream comes after.
-    pub(crate) streams: HashMap<StreamId, Vec<(u64, CUgraphEdgeData)>>,
+    pub(crate) streams: Handles<Vec<(u64, CUgraphEdgeData)>>,
     pub(crate) invalid: bool,
     /// The graph was the program's before.
     borrowed: bool,
@@ -91,7 +91,7 @@ impl Process {
             }
         };
         let id = self.handle();
-        let streams = HashMap::from([(stream, after)]);
+        let streams = Handles::from_iter([(stream, after)]);
         let thread = std::thread::current().id();
         let capture = Capture { graph, mode, thread, origin: stream, streams, invalid: false, borrowed };
         self.graphs.captures.insert(id, capture);

@@ -64,3 +64,18 @@ fn size_of_declaration(text: &str) -> Option<(String, u64)> {
     };
     Some((word(name), element * count))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_parameters_and_variables_are_read() {
+        let text = ".version 8.0\n.target sm_90\n.visible .global .align 4 .u32 answer = 42;\n.const .align 8 .b8 table[64];\n\
+            .visible .entry add(\n .param .u64 a,\n .param .align 8 .b8 pair[16],\n .param .f32 c\n)\n{\n ld.global .u32 %r1, [x];\n ret;\n}\n.entry empty() { ret; }";
+        let ptx = parse(text).unwrap();
+        assert_eq!(ptx.entries, [("add".into(), vec![8, 16, 4]), ("empty".into(), vec![])]);
+        assert_eq!(ptx.variables, [("answer".into(), 4), ("table".into(), 64)]);
+        assert_eq!(parse("just some text"), None);
+    }
+}

@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
 
 use divvy_fakedriver::machine::{Machine, Seat, Unit};
 
@@ -167,6 +168,28 @@ impl Memory {
         unmap(start, span);
         self.space.give(start, span);
         Ok(())
+    }
+
+    /// A page with two words that several processes see, for events. It stays for the life of the process.
+    pub(crate) fn share_words(
+        &mut self,
+        on: &On,
+        ticket: &Ticket,
+        make: bool,
+    ) -> Result<&'static [AtomicU32; 2], Error> {
+        let path = ticket.path(&on.machine.dir);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(make)
+            .truncate(false)
+            .open(path)
+            .map_err(|_| Error::INVALID_VALUE)?;
+        file.set_len(ticket.span).map_err(|_| Error::OUT_OF_MEMORY)?;
+        let at = divvy_fakedriver::sys::map_shared(&file, ticket.span as usize).map_err(|_| Error::OUT_OF_MEMORY)?;
+        self.note(at as u64, ticket.span, Kind::HostRegistered { flags: 0 }, on.unit, on.context);
+        // SAFETY: the mapping is never unmapped, page-aligned and larger than two words.
+        Ok(unsafe { &*at.cast() })
     }
 
     /// The advice about the managed range an address lies in.

@@ -125,3 +125,48 @@ impl Space {
         self.free.take_at(start, size)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_join_and_the_smallest_fit_is_taken() {
+        let mut list = FreeList::of(0, 100);
+        let (a, b, c) = (list.take(10).unwrap(), list.take(20).unwrap(), list.take(30).unwrap());
+        assert_eq!((a, b, c, list.largest()), (0, 10, 30, 40));
+        list.add(b, 20);
+        assert_eq!(list.take(15), Some(10), "the hole of 20, not the rest of 40");
+        list.add(10, 15);
+        list.add(a, 10);
+        list.add(c, 30);
+        assert_eq!(list.largest(), 100, "all one again");
+        assert!(!list.take_at(90, 20));
+        assert!(list.take_at(40, 20));
+        assert_eq!((list.largest(), list.take(41)), (40, None));
+    }
+
+    /// Whatever is taken and given back in whatever order, nothing overlaps and nothing is lost.
+    #[test]
+    fn nothing_overlaps_and_nothing_is_lost() {
+        let (mut list, mut held, mut dice) = (FreeList::of(0, 1 << 20), Vec::<(u64, u64)>::new(), 7u64);
+        for _ in 0..5_000 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let roll = dice >> 40;
+            if roll % 3 > 0 {
+                let size = 1 + roll % 5_000;
+                if let Some(start) = list.take(size) {
+                    assert!(held.iter().all(|(s, l)| start + size <= *s || s + l <= start));
+                    held.push((start, size));
+                }
+            } else if !held.is_empty() {
+                let (start, size) = held.swap_remove(roll as usize % held.len());
+                list.add(start, size);
+            }
+            let sum: u64 = held.iter().map(|(_, l)| l).sum();
+            assert_eq!(list.by_start.values().sum::<u64>() + sum, 1 << 20);
+        }
+        held.into_iter().for_each(|(start, size)| list.add(start, size));
+        assert_eq!(list.largest(), 1 << 20);
+    }
+}

@@ -1,5 +1,7 @@
 //! What a program is told about memory: the container's, in every place that says something about it.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use super::{Out, pool};
 use crate::books::{self, Account};
 use crate::cuda::real;
@@ -37,32 +39,90 @@ pub(crate) fn seen(member: Member, device: usize, card: Memory) -> Memory {
     }
 }
 
+/// What the driver last said about a card. Nothing when all zero.
+pub(crate) struct LastSeen {
+    at_ns: AtomicU64,
+    total: AtomicU64,
+    free: AtomicU64,
+}
+
+/// For so long it is good enough, unless this process has allocated or freed since.
+const GOOD_FOR_NS: u64 = 10_000_000;
+
+impl LastSeen {
+    fn get(&self) -> Option<Memory> {
+        let at = self.at_ns.load(Ordering::Acquire);
+        let card = Memory { total: self.total.load(Ordering::Relaxed), free: self.free.load(Ordering::Relaxed) };
+        (at != 0 && coarse_ns().saturating_sub(at) < GOOD_FOR_NS).then_some(card)
+    }
+
+    fn set(&self, card: Memory) {
+        self.total.store(card.total, Ordering::Relaxed);
+        self.free.store(card.free, Ordering::Relaxed);
+        self.at_ns.store(coarse_ns(), Ordering::Release);
+    }
+
+    /// This process changed something.
+    #[inline]
+    pub(crate) fn forget(&self) {
+        self.at_ns.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A clock that is read in a few nanoseconds and steps in milliseconds.
+fn coarse_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a place for the time.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
+    (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
+}
+
 /// Free and total memory of the current device.
 ///
 /// # Safety
 /// Both are null or where the driver puts the numbers.
 pub(crate) unsafe fn info(free: impl Into<Out>, total: impl Into<Out>, go: impl Fn() -> CUresult) -> CUresult {
-    let status = go();
-    let Account::Of(member, device, _) = books::current() else { return status };
-    if status != SUCCESS {
-        return status;
-    }
-    // The caller may have asked for one of the two only, or in 32 bits.
-    let (mut card_free, mut card_total) = (0usize, 0usize);
-    match real::cuMemGetInfo_v2() {
-        // SAFETY: places for both numbers.
-        Some(ask) if unsafe { ask(&mut card_free, &mut card_total) } == SUCCESS => {}
-        _ => return status,
-    }
+    let (free, total) = (free.into(), total.into());
+    let Account::Of(member, device, _) = books::current() else { return go() };
+    let last = &member.process.books.last_seen[device];
+    let both = free.is_wide() && total.is_wide();
+    let card = match last.get().filter(|_| both) {
+        Some(card) => card,
+        None => {
+            let status = go();
+            if status != SUCCESS {
+                return status;
+            }
+            let card = if both {
+                // SAFETY: the driver has just written both.
+                unsafe { Memory { total: total.get(), free: free.get() } }
+            } else {
+                // The caller asked for one of the two only, or in 32 bits.
+                match ask() {
+                    Some(card) => card,
+                    None => return status,
+                }
+            };
+            last.set(card);
+            card
+        }
+    };
     pool::look_again(member);
     liveness::reap_the_dead(member.ledger, liveness::ASKED_NS);
-    let seen = seen(member, device, Memory { total: card_total as u64, free: card_free as u64 });
+    let seen = seen(member, device, card);
     // SAFETY: by contract.
     unsafe {
-        free.into().set(seen.free);
-        total.into().set(seen.total);
+        free.set(seen.free);
+        total.set(seen.total);
     }
-    status
+    SUCCESS
+}
+
+fn ask() -> Option<Memory> {
+    let (mut free, mut total) = (0usize, 0usize);
+    // SAFETY: places for both numbers.
+    (unsafe { real::cuMemGetInfo_v2()?(&mut free, &mut total) } == SUCCESS)
+        .then_some(Memory { total: total as u64, free: free as u64 })
 }
 
 /// Total memory of a device.

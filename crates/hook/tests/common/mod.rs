@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 pub(crate) mod echo;
 pub(crate) mod fake;
+pub(crate) mod python;
 
 /// The repository's root.
 pub(crate) fn root() -> PathBuf {

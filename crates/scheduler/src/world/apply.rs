@@ -47,19 +47,22 @@ impl World {
     fn pod(&mut self, seen: PodSeen, now: Time) {
         let mut pod = seen.pod;
         let uid = pod.uid.clone();
-        if pod.bound().is_some() {
+        if let Some(bound) = pod.bound() {
+            self.ports.note(&bound.node, &uid, seen.port);
             if let Some(problem) = &seen.bad_grant {
                 tracing::error!(pod = %pod.key, problem, "a grant cannot be read; its devices look free to us and not to the node");
             }
-            let node = pod.bound().map(|b| b.node.clone());
+            let (node, orphan) =
+                (bound.node.clone(), pod.ask.is_some() && bound.grant.is_none() && seen.bad_grant.is_none());
             self.entries.remove(&uid).inspect(|entry| self.lines.leave(entry.shape, entry.created, &uid));
             self.awake.remove(&uid);
             self.shared.share(&mut pod);
             let wanted = !pod.spec.apart.is_empty() || !pod.labels.is_empty();
             self.snapshot.put_pod(pod);
             self.stirred |= wanted;
-            if let Some(node) = node {
-                self.evict_if_refused(&uid, &node, now);
+            self.evict_if_refused(&uid, &node, now);
+            if orphan {
+                self.orphans.insert(uid);
             }
             return;
         }
@@ -70,12 +73,13 @@ impl World {
         if let Some(entry) = self.entries.get_mut(&uid) {
             entry.version = seen.version.clone();
             // The snapshot has it placed already; whether that came true is for the bind's answer or a later event to say.
-            if matches!(entry.stand, Stand::Flying { .. }) {
+            if matches!(entry.stand, Stand::Flying { .. } | Stand::Promised { .. }) {
+                entry.gated = seen.gated;
                 return;
             }
         }
         let same = self.snapshot.pod(&uid).is_some_and(|state| *state.pod() == pod);
-        if same && self.entries.contains_key(&uid) {
+        if same && self.entries.get(&uid).is_some_and(|entry| entry.gated == seen.gated) {
             return;
         }
         let before = self.entries.remove(&uid).inspect(|entry| self.lines.leave(entry.shape, entry.created, &uid));
@@ -87,6 +91,9 @@ impl World {
             shape: lines::shape(&pod),
             created: pod.created,
             arrived: before.as_ref().map_or(now, |entry| entry.arrived),
+            ours,
+            gated: seen.gated,
+            manifest: seen.manifest,
             stand: if ours { Stand::Asleep } else { Stand::Theirs },
             failures: before.as_ref().map_or(0, |entry| entry.failures),
             told: before.and_then(|b| b.told).or(seen.explained.map(|(_, message)| Told { message, at: Time(0) })),
@@ -96,7 +103,7 @@ impl World {
         let shape = entry.shape;
         self.snapshot.put_pod(pod);
         self.entries.insert(uid.clone(), entry);
-        if !ours {
+        if !ours && !seen.gated {
             return;
         }
         // Its like wait already: it will be woken when they are.
@@ -111,6 +118,9 @@ impl World {
         self.entries.remove(uid).inspect(|entry| self.lines.leave(entry.shape, entry.created, uid));
         self.awake.remove(uid);
         self.evicting.remove(uid);
+        self.orphans.remove(uid);
+        self.ports.forget(uid);
+        self.advice.remove(uid);
         if self.snapshot.pod(uid).is_some() {
             self.snapshot.remove_pod(uid);
             self.stirred = true;

@@ -1,18 +1,22 @@
 //! Who is woken, and what is decided about those who are awake.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use divvy_cluster::Effect;
 use divvy_cluster::effect::Bind;
-use divvy_core::id::PodUid;
+use divvy_core::grant::Grant;
+use divvy_core::id::{NodeName, PodUid};
 use divvy_core::plan::Plan;
 use divvy_core::reason::Reason;
 use divvy_core::rules::Rules;
 use divvy_core::schedule::ask_some;
 use divvy_core::snapshot::{NodeIx, PodIx};
 use divvy_core::time::Time;
+use divvy_core::volume::VolumeStep;
 use divvy_core::{audit, keys};
+use divvy_dialects::PodManifest;
+use divvy_dialects::emulate::{Place, emulate};
 
 use super::World;
 use super::entry::Stand;
@@ -59,17 +63,14 @@ impl World {
                 continue;
             }
             self.awake.remove(&bind.pod);
-            let Some(entry) = self.entries.get_mut(&bind.pod) else { continue };
-            entry.stand = Stand::Flying { doubt: false, bound: false, since: now };
-            entry.due = None;
-            let (target, version, shape) = (entry.target.clone(), entry.version.clone(), entry.shape);
-            let mut annotations = std::collections::BTreeMap::new();
-            if let Some(grant) = &grant {
-                annotations.insert(keys::GRANT.to_owned(), serde_json::to_string(&**grant).unwrap_or_default());
-            }
-            let (node, volumes) = (bind.node, bind.volumes);
-            self.effects.push(Effect::Bind(Bind { target, version, node, annotations, volumes }));
+            let Some(entry) = self.entries.get(&bind.pod) else { continue };
+            let shape = entry.shape;
             self.counts.placed += 1;
+            if entry.ours {
+                self.fly(&bind.pod, &bind.node, grant.as_deref(), bind.volumes, now);
+            } else {
+                self.promise(&bind.pod, now);
+            }
             // There was room for one of them; perhaps there is for the next.
             if let Some(next) = self.lines.get(shape).and_then(|line| line.first()).cloned() {
                 self.wake(&next);
@@ -85,6 +86,42 @@ impl World {
             let reason = format!("making room for {}, which goes first", eviction.makes_room_for);
             self.evict(&eviction.pod, &reason, "Preempted", now);
         }
+    }
+
+    /// Begins to bind a pod that the snapshot has placed.
+    pub(super) fn fly(
+        &mut self,
+        uid: &PodUid,
+        node: &NodeName,
+        grant: Option<&Grant>,
+        volumes: Vec<VolumeStep>,
+        now: Time,
+    ) {
+        let mut annotations = self.emulated(uid, node, grant);
+        if let Some(grant) = grant {
+            annotations.insert(keys::GRANT.to_owned(), serde_json::to_string(grant).unwrap_or_default());
+        }
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        entry.stand = Stand::Flying { doubt: false, bound: false, since: now };
+        entry.due = None;
+        let (target, version, node) = (entry.target.clone(), entry.version.clone(), node.clone());
+        self.effects.push(Effect::Bind(Bind { target, version, node, annotations, volumes }));
+    }
+
+    /// What users of an emulated system find on the pod besides its grant.
+    fn emulated(&mut self, uid: &PodUid, node: &NodeName, grant: Option<&Grant>) -> BTreeMap<String, String> {
+        let found = || {
+            let manifest = self.entries.get(uid)?.manifest.clone()?;
+            let ask = self.snapshot.pod(uid)?.pod().ask.clone()?;
+            let state = self.snapshot.node(node)?;
+            let place =
+                Place { node: node.as_str(), inventory: &state.node().inventory, ports_taken: self.ports.taken(node) };
+            Some(emulate(&PodManifest::new(&manifest), &ask, grant?, &place).annotations)
+        };
+        let annotations = found().unwrap_or_default();
+        let port = annotations.get(keys::KUBESHARE_PORT).and_then(|port| port.parse().ok());
+        self.ports.note(node, uid, port);
+        annotations
     }
 
     /// Wakes those for whom a change since the last look may matter.
@@ -134,7 +171,7 @@ impl World {
     /// A pod is to be tried.
     pub(super) fn wake(&mut self, uid: &PodUid) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
-        if matches!(entry.stand, Stand::Flying { .. } | Stand::Theirs) {
+        if !entry.may_be_tried() {
             return;
         }
         self.lines.leave(entry.shape, entry.created, uid);
@@ -143,16 +180,10 @@ impl World {
     }
 
     /// A pod was tried in vain: it sleeps until something changes that may help it.
-    pub(super) fn fall_asleep(
-        &mut self,
-        uid: &PodUid,
-        reason: Reason,
-        nominated: Option<divvy_core::id::NodeName>,
-        now: Time,
-    ) {
+    pub(super) fn fall_asleep(&mut self, uid: &PodUid, reason: Reason, nominated: Option<NodeName>, now: Time) {
         self.awake.remove(uid);
         let Some(entry) = self.entries.get_mut(uid) else { return };
-        if matches!(entry.stand, Stand::Flying { .. }) {
+        if !entry.may_be_tried() {
             return;
         }
         entry.stand = Stand::Asleep;

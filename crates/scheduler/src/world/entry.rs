@@ -1,9 +1,12 @@
 //! A pod that waits, or whose bind is under way.
 
+use std::sync::Arc;
+
 use divvy_cluster::effect::Target;
 use divvy_core::id::NodeName;
 use divvy_core::reason::Reason;
 use divvy_core::time::Time;
+use serde_json::Value;
 
 /// A pod that waits, or whose bind is under way.
 #[derive(Clone, Debug)]
@@ -18,6 +21,12 @@ pub struct Entry {
     pub created: Time,
     /// When it came to us.
     pub arrived: Time,
+    /// It is ours to place; else another scheduler does, with our advice.
+    pub ours: bool,
+    /// It waits behind our gate until its gang fits.
+    pub gated: bool,
+    /// The part of its manifest users of its dialect will look for more than the grant.
+    pub manifest: Option<Arc<Value>>,
     /// Where it stands.
     pub stand: Stand,
     /// Binds in a row that failed.
@@ -46,8 +55,21 @@ pub enum Stand {
         /// Since when.
         since: Time,
     },
-    /// Another scheduler places it, with our advice.
+    /// Another scheduler places it; it has asked, or will.
     Theirs,
+    /// A place is kept for it until then: its gang fits, and another scheduler is to place its members one by one.
+    Promised {
+        /// Until when.
+        until: Time,
+    },
+}
+
+impl Entry {
+    /// May it be tried at our own initiative?
+    pub fn may_be_tried(&self) -> bool {
+        let free = !matches!(self.stand, Stand::Flying { .. } | Stand::Promised { .. });
+        free && (self.ours || self.gated)
+    }
 }
 
 /// What a pod was told.

@@ -93,7 +93,7 @@ impl World {
             Ok(Some(seen)) => {
                 self.unplace(&target.uid);
                 if let Some(entry) = self.entries.get_mut(&target.uid) {
-                    entry.stand = Stand::Asleep;
+                    entry.stand = if entry.ours { Stand::Asleep } else { Stand::Theirs };
                     entry.version.clone_from(&seen.version);
                 }
                 self.apply(Change::Pod(Box::new(seen)), now);
@@ -103,7 +103,7 @@ impl World {
     }
 
     /// The pod waits again.
-    fn unplace(&mut self, uid: &PodUid) {
+    pub(super) fn unplace(&mut self, uid: &PodUid) {
         if self.snapshot.pod(uid).is_some() {
             self.snapshot.unplace(uid);
             self.stirred = true;
@@ -116,9 +116,11 @@ impl World {
         let mut rested = Vec::new();
         let mut due = Vec::new();
         let mut unseen = Vec::new();
+        let mut lapsed = Vec::new();
         for (uid, entry) in &self.entries {
             match entry.stand {
                 Stand::Resting(until) if until <= now => rested.push(uid.clone()),
+                Stand::Promised { until } if until <= now => lapsed.push(uid.clone()),
                 Stand::Flying { bound: true, since, .. } if now.millis_since(since) >= UNSEEN => {
                     unseen.push(entry.target.clone())
                 }
@@ -142,7 +144,11 @@ impl World {
             }
             self.looks.push(target);
         }
+        for uid in lapsed {
+            self.break_promise(&uid);
+        }
         self.evict_again(now);
+        self.adopt(now);
         self.shared.sweep();
     }
 }

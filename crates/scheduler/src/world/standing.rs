@@ -33,7 +33,7 @@ impl World {
     /// Where things stand now.
     pub fn standing(&self, now: Time) -> Standing {
         let mut standing = Standing::default();
-        for state in ["awake", "asleep", "resting", "binding", "theirs"] {
+        for state in ["awake", "asleep", "resting", "binding", "theirs", "promised"] {
             standing.pods.insert(state, 0);
         }
         for entry in self.entries.values() {
@@ -43,6 +43,7 @@ impl World {
                 Stand::Resting(_) => "resting",
                 Stand::Flying { .. } => "binding",
                 Stand::Theirs => "theirs",
+                Stand::Promised { .. } => "promised",
             };
             *standing.pods.entry(state).or_default() += 1;
             let age = now.seconds_since(entry.created);

@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 
+use divvy_api::reader::PodReader;
 use divvy_api::wire;
-use divvy_cluster::change::{Change, Kind, PodReader};
+use divvy_cluster::change::{Change, Kind};
 use divvy_cluster::effect::{Bind, Effect, Evict, Failure};
 use divvy_core::grant::Grant;
 use divvy_core::keys;

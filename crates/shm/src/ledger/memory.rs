@@ -46,9 +46,10 @@ pub struct OverLimit {
     pub used: u64,
 }
 
-/// How often a charge that failed only because of others' unfinished charges is tried again. They take nanoseconds, unless their
-/// process was stopped in between.
-const PATIENCE: u32 = 2000;
+/// How often a charge that failed only because of others' unfinished charges is tried again: some times at once, for they take
+/// nanoseconds, and then some times after letting others run, for whoever makes one may have been stopped half-way.
+const AT_ONCE: u32 = 64;
+const PATIENCE: u32 = 256;
 
 impl Ledger {
     /// Books `bytes` for a process if the container stays within `limit`; to be taken back by [`Ledger::credit`] if the driver
@@ -92,8 +93,11 @@ impl Ledger {
             }
             // It would fit but for charges that are being decided this moment. Lower slots come back sooner, so that of several
             // that stand in each other's way one gets through.
-            for _ in 0..(attempt.min(64) * (id.slot() as u32 % 64 + 1)) {
-                spin_loop();
+            if attempt < AT_ONCE {
+                (0..attempt * (id.slot() as u32 % 8 + 1)).for_each(|_| spin_loop());
+            } else {
+                // SAFETY: takes no arguments.
+                unsafe { libc::sched_yield() };
             }
         }
         totals.refused.fetch_add(1, Relaxed);

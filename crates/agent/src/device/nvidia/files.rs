@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::{Part, Settings};
-use crate::edits::{ContainerEdits, DeviceNode, Mount};
+use crate::edits::{ContainerEdits, DeviceNode, Mount, VISIBLE_DEVICES};
 
 /// Where the fake driver looks for its simulated cards when nothing else is said.
 const FAKE_STATE_INSIDE: &str = "/run/fake-gpu";
@@ -37,7 +37,7 @@ const PROGRAMS: &[&str] = &["usr/bin/nvidia-smi", "usr/bin/nvidia-debugdump", "u
 const SHARED_NODES: &[&str] = &["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"];
 
 /// Where the driver's files are.
-pub(super) enum Files {
+pub(crate) enum Files {
     /// A driver on the host.
     Real {
         /// Libraries and programs to show in the container.
@@ -65,7 +65,16 @@ impl Files {
         Files::Real { mounts: driver_mounts(&seen, &settings.driver_root, version), shared }
     }
 
-    pub(super) fn edits(&self, parts: &[Part<'_>], minors: &HashMap<String, u32>) -> Result<ContainerEdits, String> {
+    /// What a container with these parts needs. `minors` are the numbers of the cards' nodes.
+    pub(crate) fn edits(&self, parts: &[Part<'_>], minors: &HashMap<String, u32>) -> Result<ContainerEdits, String> {
+        let mut edits = self.nodes_and_libraries(parts, minors)?;
+        let ids: Vec<&str> = parts.iter().map(|p| p.device.id.as_str()).collect();
+        edits.env.insert(VISIBLE_DEVICES.into(), ids.join(","));
+        edits.env.insert("NVIDIA_DRIVER_CAPABILITIES".into(), "compute,utility".into());
+        Ok(edits)
+    }
+
+    fn nodes_and_libraries(&self, parts: &[Part<'_>], minors: &HashMap<String, u32>) -> Result<ContainerEdits, String> {
         match self {
             Files::Real { mounts, shared } => {
                 let mut edits = ContainerEdits { mounts: mounts.clone(), ..ContainerEdits::default() };

@@ -20,22 +20,17 @@ pub(crate) struct Tenant {
     output: BufReader<ChildStdout>,
 }
 
-/// Where the libraries and programs of this build are.
+/// Where the libraries are.
 pub(crate) fn driver_dir() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
-        let built = target_dir();
-        let dir = built.join("fake-driver");
-        std::fs::create_dir_all(&dir).unwrap();
-        for (file, name) in [("libcuda.so", "libcuda.so.1"), ("libnvidia_ml.so", "libnvidia-ml.so.1")] {
-            let (from, to) = (built.join(file), dir.join(name));
-            if from.exists() {
-                // Several test programs may do this at once; a rename is whole or not at all.
-                let fresh = dir.join(format!("{name}.{}", std::process::id()));
-                std::fs::copy(&from, &fresh).unwrap();
-                std::fs::rename(&fresh, &to).unwrap();
-            }
-        }
+        let dir = target_dir().join("fake-driver");
+        divvy_fakedriver::install::install(&dir).unwrap();
+        // The programs the tests run, which a filtered test run does not build.
+        let cargo = std::env::var_os("CARGO").unwrap();
+        let built =
+            Command::new(cargo).args(["build", "--quiet", "-p", "divvy-fakedriver", "--examples"]).status().unwrap();
+        assert!(built.success());
         dir
     })
 }
@@ -66,8 +61,12 @@ impl Host {
 
     pub(crate) fn tenant_with(&self, env: &[(&str, &str)]) -> Tenant {
         let mut command = self.command(target_dir().join("examples/tenant"));
-        command.envs(env.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        self.drive(command.envs(env.iter().copied()))
+    }
+
+    /// Starts a program that takes commands and answers them.
+    pub(crate) fn drive(&self, command: &mut Command) -> Tenant {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         Tenant { child, input, output }
     }
@@ -169,4 +168,73 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Where what was fetched is kept: the user's cache.
+fn cache() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map_or_else(|| home().join(".cache"), PathBuf::from);
+    base.join("divvy-tests/wheels")
+}
+
+/// A Python package with what it needs, installed in a folder for `PYTHONPATH`.
+pub(crate) fn installed(package: &str) -> PathBuf {
+    let folder = cache().join(format!("installed-{}", package.replace("==", "-")));
+    if !folder.exists() {
+        std::fs::create_dir_all(cache()).unwrap();
+        let fresh = tempfile::tempdir_in(cache()).unwrap();
+        let done = Command::new("python3")
+            .args(["-m", "pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:", "--target"])
+            .arg(fresh.path())
+            .arg(package)
+            .status()
+            .unwrap();
+        assert!(done.success(), "cannot install {package}");
+        // Whole or not at all: another test may be looking for it.
+        let _ = std::fs::rename(fresh.path(), &folder);
+    }
+    folder
+}
+
+/// A wheel from PyPI.
+pub(crate) fn wheel(package: &str, version: &str) -> PathBuf {
+    let cache = cache();
+    let stem = format!("{}-{version}-", package.replace('-', "_"));
+    let find = || {
+        let entries = std::fs::read_dir(&cache).ok()?.filter_map(Result::ok).map(|e| e.path());
+        entries.into_iter().find(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&stem)))
+    };
+    if let Some(known) = find() {
+        return known;
+    }
+    // Fetched beside and moved when whole: another test may be looking for it.
+    std::fs::create_dir_all(&cache).unwrap();
+    let fresh = tempfile::tempdir_in(&cache).unwrap();
+    let fetched = Command::new("python3")
+        .args(["-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "-d"])
+        .arg(fresh.path())
+        .arg(format!("{package}=={version}"))
+        .status()
+        .unwrap();
+    assert!(fetched.success(), "cannot fetch {package} {version}");
+    for file in std::fs::read_dir(fresh.path()).unwrap().map(Result::unwrap) {
+        std::fs::rename(file.path(), cache.join(file.file_name())).unwrap();
+    }
+    find().unwrap()
+}
+
+/// The same, unpacked.
+pub(crate) fn extracted(package: &str, version: &str) -> PathBuf {
+    let wheel = wheel(package, version);
+    let folder = wheel.with_extension("d");
+    if !folder.exists() {
+        let fresh = wheel.with_extension(format!("d.{}", std::process::id()));
+        let done = Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&fresh).status().unwrap();
+        assert!(done.success(), "cannot unpack {}", wheel.display());
+        let _ = std::fs::rename(&fresh, &folder);
+    }
+    folder
+}
+
+fn home() -> PathBuf {
+    std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from)
 }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use divvy_core::ask::GroupAsk;
-use divvy_core::device::{Device, DeviceKind, Inventory, Link};
-use divvy_core::id::DeviceId;
-use divvy_core::keys;
+use crate::ask::GroupAsk;
+use crate::device::{Device, DeviceKind, Inventory, Link};
+use crate::id::DeviceId;
+use crate::keys;
 
 use super::names::{self, DEVICE, Name};
 
@@ -16,13 +16,15 @@ const OUTER: &str = "gpugrp1";
 
 /// The groups a device is in, numbered per node in the order of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Groups {
-    pub(crate) outer: usize,
-    pub(crate) inner: usize,
+pub struct Groups {
+    /// The group of everything with any known way to each other.
+    pub outer: usize,
+    /// The group of everything that shares a switch or better.
+    pub inner: usize,
 }
 
 /// The groups of every GPU of a node. A group is everything that hangs together, so that each device is in exactly one of each level.
-pub(crate) fn groups(inventory: &Inventory) -> BTreeMap<DeviceId, Groups> {
+pub fn groups(inventory: &Inventory) -> BTreeMap<DeviceId, Groups> {
     let mut devices: Vec<&Device> = inventory.devices.iter().filter(|device| device.kind == DeviceKind::Gpu).collect();
     devices.sort_by_key(|device| device.index);
     let inner = connected(&devices, |link| link >= Link::MultiSwitch);
@@ -59,17 +61,21 @@ fn connected(devices: &[&Device], near: impl Fn(Link) -> bool) -> Vec<usize> {
 }
 
 /// A device's full name on its node, without the quantity.
-pub(crate) fn node_name(groups: Groups, device: &DeviceId) -> String {
+pub fn node_name(groups: Groups, device: &DeviceId) -> String {
     format!("{}/{OUTER}/{}/{INNER}/{}/{DEVICE}/{device}", keys::KUBEGPU_GROUP, groups.outer, groups.inner)
 }
 
 /// A request for one device, lifted to two levels: its path without the quantity, and the quantities asked of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lifted {
-    pub(crate) outer: String,
-    pub(crate) inner: String,
-    pub(crate) path: String,
-    pub(crate) quantities: BTreeMap<String, i64>,
+pub struct Lifted {
+    /// The label of its outer group.
+    pub outer: String,
+    /// The label of its inner group.
+    pub inner: String,
+    /// Its full name without a quantity.
+    pub path: String,
+    /// What is asked of it (`cards`, `memory`, bit sets), by name.
+    pub quantities: BTreeMap<String, i64>,
 }
 
 /// What a request says about where its device lies.
@@ -82,7 +88,7 @@ struct Labels {
 
 /// The requests of one container, completed to `count` devices. A device without a group gets one of its own, and so does a group
 /// without an outer one: what shares no label is free to lie anywhere.
-pub(crate) fn lift(ask: &GroupAsk, count: u32) -> Vec<Lifted> {
+pub fn lift(ask: &GroupAsk, count: u32) -> Vec<Lifted> {
     let mut devices: BTreeMap<Labels, BTreeMap<String, i64>> = BTreeMap::new();
     for (text, amount) in &ask.requests {
         let Some(name) = names::without_prefix(text).and_then(Name::read) else { continue };
@@ -138,7 +144,7 @@ impl Fresh {
 
 #[cfg(test)]
 mod tests {
-    use divvy_core::units::Bytes;
+    use crate::units::Bytes;
 
     use super::*;
 

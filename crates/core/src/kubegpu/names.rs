@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-use divvy_core::keys;
+use crate::keys;
 
 /// A name without its prefix: kinds of group with a label each, then the quantity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Name<'a> {
+pub struct Name<'a> {
     /// `(kind, label)`, outermost first.
-    pub(crate) groups: Vec<(&'a str, &'a str)>,
+    pub groups: Vec<(&'a str, &'a str)>,
     /// `cards`, `memory`, or a bit set whose name begins with `enum`.
-    pub(crate) quantity: &'a str,
+    pub quantity: &'a str,
 }
 
 /// The kind of group that is one device.
-pub(crate) const DEVICE: &str = "gpu";
+pub const DEVICE: &str = "gpu";
 
 /// What follows the prefix of 2019 or of 2018; nothing for a name of another kind.
-pub(crate) fn without_prefix(text: &str) -> Option<&str> {
+pub fn without_prefix(text: &str) -> Option<&str> {
     [keys::KUBEGPU_GROUP, keys::KUBEGPU_GROUP_2018]
         .into_iter()
         .find_map(|prefix| text.strip_prefix(prefix)?.strip_prefix('/'))
@@ -25,7 +25,7 @@ pub(crate) fn without_prefix(text: &str) -> Option<&str> {
 
 impl<'a> Name<'a> {
     /// Kinds and labels in turn, and a quantity at the end.
-    pub(crate) fn read(rest: &'a str) -> Option<Name<'a>> {
+    pub fn read(rest: &'a str) -> Option<Name<'a>> {
         let parts: Vec<&str> = rest.split('/').collect();
         let (quantity, pairs) = parts.split_last()?;
         if pairs.len() % 2 != 0 || parts.iter().any(|part| part.is_empty()) {
@@ -35,12 +35,12 @@ impl<'a> Name<'a> {
     }
 
     /// A bit set instead of an amount?
-    pub(crate) fn is_enum(&self) -> bool {
+    pub fn is_enum(&self) -> bool {
         self.quantity.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("enum"))
     }
 
     /// The full name of the device this is a quantity of.
-    pub(crate) fn device(&self) -> Option<String> {
+    pub fn device(&self) -> Option<String> {
         let (kind, _) = self.groups.last()?;
         let path: String = self.groups.iter().map(|(kind, label)| format!("/{kind}/{label}")).collect();
         (*kind == DEVICE).then(|| format!("{}{path}", keys::KUBEGPU_GROUP))

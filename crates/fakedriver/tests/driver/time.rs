@@ -104,3 +104,19 @@ fn a_write_to_a_read_only_page_breaks_only_the_writer() {
     assert_eq!(page.get(1), 0);
     assert!(other.ask("launch spin_us_10 1") == "ok" && other.ask("sync").starts_with("ok"));
 }
+
+#[test]
+fn many_threads_on_one_context_all_get_done() {
+    let host = Host::new("1xH200");
+    let mut tenant = host.ready();
+    let empty = host.machine.used(CARD);
+    for seed in 1..=3 {
+        let before = host.machine.account(CARD, 0).kernels.load(std::sync::atomic::Ordering::SeqCst);
+        let counted = tenant.numbers(&format!("stress 8 400 {seed}"));
+        let done = host.machine.account(CARD, 0).kernels.load(std::sync::atomic::Ordering::SeqCst) - before;
+        assert!(done >= counted[0], "{done} kernels and sets done, {} launched", counted[0]);
+        assert_eq!(tenant.ask("query"), "ok");
+        assert_eq!(host.machine.used(CARD), empty, "seed {seed}: all memory is back");
+        assert_eq!(host.machine.turn(CARD).owner, None, "an idle process does not keep the turn");
+    }
+}

@@ -17,6 +17,8 @@
 //! wait WORD VALUE            the stream waits until word WORD of the page is VALUE
 //! write WORD VALUE           the stream writes a word of the page
 //! batch WORD A WORD B        waits for one and writes the other in one cuStreamBatchMemOp
+//! cost                       nanoseconds of processor time that calls cost: ok launch=187 ...
+//! stress 8 500 1             8 threads of 500 operations of all kinds, by seed 1: ok KERNELS CALLS
 //! call SYMBOL HEX...         calls any symbol with integer arguments
 //! quit
 //! ```
@@ -27,6 +29,11 @@ use std::ffi::{CString, c_void};
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
+#[path = "tenant/cost.rs"]
+mod cost;
+#[path = "tenant/stress.rs"]
+mod stress;
+
 struct Tenant {
     library: *mut c_void,
     context: u64,
@@ -36,20 +43,30 @@ struct Tenant {
     page: u64,
 }
 
+// SAFETY: the handle of a library may be used by any thread, and the driver's functions too.
+unsafe impl Sync for Tenant {}
+
 type Outcome = Result<String, String>;
 
 impl Tenant {
-    fn call(&self, symbol: &str, args: &[u64]) -> u32 {
+    /// The function of a symbol, whichever library answers for it.
+    fn symbol(&self, symbol: &str) -> impl Fn(&[u64]) -> u32 + use<> {
         let name = CString::new(symbol).expect("no NUL in a command");
         // SAFETY: dlsym with a valid handle and name.
         let at = unsafe { libc::dlsym(self.library, name.as_ptr()) };
         assert!(!at.is_null(), "no {symbol}");
         type Call = extern "C" fn(u64, u64, u64, u64, u64, u64, u64, u64, u64, u64, u64) -> u32;
-        let mut a = [0u64; 11];
-        a[..args.len()].copy_from_slice(args);
         // SAFETY: all functions called here take integers and pointers only; more arguments than wanted do no harm in the C ABI.
         let function = unsafe { std::mem::transmute::<*mut c_void, Call>(at) };
-        function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10])
+        move |args| {
+            let mut a = [0u64; 11];
+            a[..args.len()].copy_from_slice(args);
+            function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10])
+        }
+    }
+
+    fn call(&self, symbol: &str, args: &[u64]) -> u32 {
+        self.symbol(symbol)(args)
     }
 
     fn check(&self, symbol: &str, args: &[u64]) -> Result<(), String> {
@@ -150,6 +167,15 @@ impl Tenant {
                 operations[1][..4].copy_from_slice(&[2, self.page + 4 * number(write)?, number(b)?, 0]);
                 self.check("cuStreamBatchMemOp_v2", &[self.stream, 2, operations.as_ptr() as u64, 0])
                     .map(|()| String::new())
+            }
+            ["cost"] => {
+                self.function("spin_us_100")?;
+                self.function("spin_ns_0")?;
+                cost::run(self)
+            }
+            ["stress", threads, operations, seed] => {
+                self.function("spin_us_20")?;
+                stress::run(self, number(threads)?, number(operations)?, number(seed)?)
             }
             ["call", symbol, args @ ..] => {
                 let args = args.iter().map(|a| hex(a)).collect::<Result<Vec<_>, _>>()?;

@@ -4,6 +4,12 @@
 
 #[path = "driver/conform.rs"]
 mod conform;
+#[path = "driver/faults.rs"]
+mod faults;
+#[path = "driver/nvml.rs"]
+mod nvml;
+#[path = "driver/runtime.rs"]
+mod runtime;
 #[path = "driver/support.rs"]
 mod support;
 #[path = "driver/time.rs"]

@@ -1,0 +1,123 @@
+//! Divvy as an HTTP extender of an unmodified kube-scheduler, and under the routes that users of the emulated systems have in their
+//! scheduler's configuration.
+//!
+//! | route | whose |
+//! |---|---|
+//! | `/divvy/filter`, `/divvy/prioritize`, `/divvy/preempt`, `/divvy/bind` | ours |
+//! | `/gpushare-scheduler/filter`, `/bind`, `/inspect`, `/inspect/NODE` | Aliyun gpushare's |
+//! | `/scheduler/predicates` | gpu-admission's |
+//! | `/filter`, `/bind` | 4paradigm's and HAMi's vGPU scheduler's |
+//!
+//! Any replica answers questions from its own view; only the leader binds, and a follower hands a bind on to it.
+
+mod emulated;
+mod forward;
+mod own;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use divvy_api::convert::PodSeen;
+use divvy_api::reader::PodReader;
+use divvy_cluster::lease::Standing;
+use divvy_core::id::{PodKey, PodUid};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::world::{Advice, Inspected};
+
+/// Nodes, and on each the pods that would have to leave.
+pub type Victims = Vec<(String, Vec<PodUid>)>;
+
+/// A question to the scheduler's loop, and where its answer goes.
+#[derive(Debug)]
+pub enum Question {
+    /// Which of these nodes will do for a pod?
+    Filter {
+        /// The pod.
+        pod: Box<PodSeen>,
+        /// The nodes.
+        nodes: Vec<String>,
+        /// Only the best of them is wanted.
+        one: bool,
+        /// The answer, or why there is none.
+        reply: oneshot::Sender<Result<Advice, String>>,
+    },
+    /// How good is each of these nodes for a pod, from 0 to 10?
+    Prioritize {
+        /// The pod.
+        pod: Box<PodSeen>,
+        /// The nodes.
+        nodes: Vec<String>,
+        /// The answer, node by node.
+        reply: oneshot::Sender<Vec<i64>>,
+    },
+    /// On which of these nodes would a pod fit if these left?
+    Preempt {
+        /// The pod.
+        pod: Box<PodSeen>,
+        /// The nodes with those who would leave.
+        nodes: Victims,
+        /// Those where it helps, with those who must leave.
+        reply: oneshot::Sender<Victims>,
+    },
+    /// Bind a pod to a node.
+    Bind {
+        /// The pod; empty where only its name is known.
+        uid: PodUid,
+        /// Its name.
+        key: PodKey,
+        /// The node.
+        node: String,
+        /// What came of it.
+        reply: oneshot::Sender<Result<(), String>>,
+    },
+    /// Who holds what?
+    Inspect {
+        /// On this node; on all where none is named.
+        only: Option<String>,
+        /// The answer.
+        reply: oneshot::Sender<Vec<Inspected>>,
+    },
+}
+
+/// What the routes work with.
+#[derive(Clone)]
+pub struct Extender {
+    questions: mpsc::Sender<Question>,
+    reader: PodReader,
+    standing: watch::Receiver<Standing>,
+}
+
+/// Full node objects of a large cluster come in one request where no cache of nodes is announced.
+const LARGEST: usize = 256 << 20;
+
+/// The routes, asking the loop behind `questions`.
+pub fn routes(questions: mpsc::Sender<Question>, reader: PodReader, standing: watch::Receiver<Standing>) -> Router {
+    let extender = Arc::new(Extender { questions, reader, standing });
+    Router::new()
+        .route("/divvy/filter", post(own::filter))
+        .route("/divvy/prioritize", post(own::prioritize))
+        .route("/divvy/preempt", post(own::preempt))
+        .route("/divvy/bind", post(own::bind))
+        .route("/gpushare-scheduler/filter", post(emulated::gpushare_filter))
+        .route("/gpushare-scheduler/bind", post(emulated::gpushare_bind))
+        .route("/gpushare-scheduler/inspect", get(emulated::gpushare_inspect_all))
+        .route("/gpushare-scheduler/inspect/{node}", get(emulated::gpushare_inspect))
+        .route("/scheduler/predicates", post(emulated::predicates))
+        .route("/filter", post(emulated::vgpu_filter))
+        .route("/bind", post(own::bind))
+        .route("/version", get(|| async { env!("CARGO_PKG_VERSION") }))
+        .layer(DefaultBodyLimit::max(LARGEST))
+        .with_state(extender)
+}
+
+impl Extender {
+    /// Asks the loop. None when it is gone, which is when the process ends.
+    async fn ask<T>(&self, question: impl FnOnce(oneshot::Sender<T>) -> Question) -> Option<T> {
+        let (reply, answer) = oneshot::channel();
+        self.questions.send(question(reply)).await.ok()?;
+        answer.await.ok()
+    }
+}

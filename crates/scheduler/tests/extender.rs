@@ -1,0 +1,236 @@
+//! Requests as other schedulers send them and the answers they get, replayed from files: one file per route's owner.
+//!
+//! A file has the cluster's nodes and a list of steps. A pod in a request is written as its user writes it; what the webhook adds is
+//! added here. `"*"` in an expected answer stands for anything.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use divvy_api::reader::PodReader;
+use divvy_api::{convert, wire};
+use divvy_cluster::effect::{Effect, Effects, Failure, Target};
+use divvy_cluster::lease::Standing;
+use divvy_cluster::{Change, Kind};
+use divvy_core::keys;
+use divvy_dialects::{DialectConfig, PodManifest, Reading, parse};
+use divvy_scheduler::extender;
+use divvy_scheduler::metrics::Metrics;
+use divvy_scheduler::run::{Options, Scheduler, always_leading, channel};
+use divvy_service::{Health, Tasks};
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tower::ServiceExt;
+
+/// Does everything at once and remembers it.
+#[derive(Clone, Default)]
+struct Recorder(Arc<Mutex<Vec<Effect>>>);
+
+impl Effects for Recorder {
+    async fn carry_out(&self, effect: &Effect) -> Result<(), Failure> {
+        self.0.lock().unwrap().push(effect.clone());
+        Ok(())
+    }
+
+    async fn look(&self, _: &Target) -> Result<Option<wire::Pod>, Failure> {
+        Ok(None)
+    }
+}
+
+/// A scheduler behind routes, on nodes from a file.
+struct Bench {
+    routes: Router,
+    recorder: Recorder,
+    tasks: Tasks,
+}
+
+async fn start(nodes: &[Value], standing: watch::Receiver<Standing>) -> Bench {
+    let (to, changes, relist) = channel();
+    let (ask, questions) = mpsc::channel(8);
+    let recorder = Recorder::default();
+    let reader = PodReader::default();
+    let routes = extender::routes(ask, reader.clone(), standing.clone());
+    let scheduler = Scheduler {
+        options: Options::default(),
+        effects: recorder.clone(),
+        changes,
+        relist,
+        reader,
+        questions,
+        standing,
+        metrics: Metrics::register(&mut Registry::default()),
+        health: Health::new(),
+    };
+    // Named before the loop starts, which names it, too: from here on it is not ready until it is.
+    let ready = scheduler.health.clone();
+    ready.condition("caches filled");
+    let nodes: Vec<Value> = nodes.to_vec();
+    let mut tasks = Tasks::new();
+    let stop = tasks.stop();
+    tasks.add("scheduler", scheduler.run(stop.clone()));
+    tasks.add("nodes", async move {
+        for node in nodes {
+            let (node, problem) = convert::node(serde_json::from_value::<wire::Node>(object(&node))?);
+            assert_eq!(problem, None);
+            to.send(Change::Node(Box::new(node), None)).await?;
+        }
+        for kind in Kind::ALL {
+            to.send(Change::Complete(kind, 1)).await?;
+        }
+        stop.requested().await;
+        Ok(())
+    });
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while !ready.unready().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+    Bench { routes, recorder, tasks }
+}
+
+/// `{"name": "n1", "unit": "MiB", "gpus": [memory in units, ...]}` as an agent's node.
+fn object(node: &Value) -> Value {
+    let name = node["name"].as_str().unwrap();
+    let unit = if node["unit"] == "MiB" { 1u64 << 20 } else { 1 << 30 };
+    let gpus = node["gpus"].as_array().cloned().unwrap_or_default();
+    let devices: Vec<Value> = gpus
+        .iter()
+        .enumerate()
+        .map(|(i, size)| {
+            json!({"id": format!("GPU-{name}-{i}"), "index": i, "model": "NVIDIA-Tesla-V100", "isolation": ["intercept"],
+                   "memory": size.as_u64().unwrap() * unit})
+        })
+        .collect();
+    let inventory =
+        json!({"v": 1, "generation": 1, "devices": devices, "memoryUnit": node["unit"].as_str().unwrap_or("GiB")});
+    let annotations = if gpus.is_empty() { json!({}) } else { json!({(keys::INVENTORY): inventory.to_string()}) };
+    json!({
+        "metadata": {"name": name, "annotations": annotations},
+        "status": {"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110", (keys::SLOT): "64"}},
+    })
+}
+
+/// What the webhook adds to a pod, as far as the extender sees it.
+fn admitted(mut pod: Value) -> Value {
+    if let Reading::Ask(ask, hints) = parse(&PodManifest::new(&pod), &DialectConfig::default()) {
+        pod["metadata"]["annotations"][keys::ASK] = json!(serde_json::to_string(&ask).unwrap());
+        for (key, value) in hints.annotations {
+            pod["metadata"]["annotations"][key] = json!(value);
+        }
+    }
+    pod
+}
+
+fn same(expected: &Value, found: &Value) -> bool {
+    match (expected, found) {
+        (Value::String(any), _) if any == "*" => true,
+        (Value::Object(expected), Value::Object(found)) => {
+            expected.len() == found.len()
+                && expected.iter().all(|(key, value)| found.get(key).is_some_and(|f| same(value, f)))
+        }
+        (Value::Array(expected), Value::Array(found)) => {
+            expected.len() == found.len() && expected.iter().zip(found).all(|(e, f)| same(e, f))
+        }
+        _ => expected == found,
+    }
+}
+
+impl Bench {
+    async fn ask(&self, method: &str, path: &str, body: &Value) -> (StatusCode, Value) {
+        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+        let request = Request::builder().method(method).uri(path).body(body).unwrap();
+        let reply = self.routes.clone().oneshot(request).await.unwrap();
+        let status = reply.status();
+        let bytes = to_bytes(reply.into_body(), 1 << 20).await.unwrap();
+        (status, serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes))))
+    }
+}
+
+async fn replay(name: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extender").join(name);
+    let file: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let bench = start(file["nodes"].as_array().unwrap(), always_leading()).await;
+    let steps = file["steps"].as_array().unwrap();
+    assert!(!steps.is_empty());
+    for step in steps {
+        let title = step["step"].as_str().unwrap();
+        let (method, path) = step["request"].as_str().unwrap().split_once(' ').unwrap();
+        let mut body = step["body"].clone();
+        for pod in ["Pod", "pod"] {
+            if body[pod].is_object() {
+                body[pod] = admitted(body[pod].take());
+            }
+        }
+        let (status, reply) = bench.ask(method, path, &body).await;
+        let expected = step.get("status").map_or(200, |s| s.as_u64().unwrap());
+        assert_eq!(u64::from(status.as_u16()), expected, "{title}: {reply}");
+        assert!(same(&step["reply"], &reply), "{title}\nexpected {}\nfound    {reply}", step["reply"]);
+        if let Some(bound) = step.get("bound") {
+            let effects = bench.recorder.0.lock().unwrap().clone();
+            let bind =
+                effects.iter().rev().find_map(|e| if let Effect::Bind(bind) = e { Some(bind) } else { None }).unwrap();
+            assert_eq!(bound["node"], json!(bind.node), "{title}");
+            assert!(bind.annotations.contains_key(keys::GRANT), "{title}: the grant is in the same write");
+            for (key, value) in bound["annotations"].as_object().unwrap() {
+                let found = bind.annotations.get(key).map_or(Value::Null, |text| json!(text));
+                assert!(same(value, &found), "{title}: {key} is {found}, not {value}");
+            }
+        }
+    }
+    bench.tasks.run_until(async { "the test is over" }).await.unwrap();
+}
+
+#[tokio::test]
+async fn kube_scheduler_is_answered_as_its_protocol_says() {
+    replay("kube-scheduler.json").await;
+}
+
+#[tokio::test]
+async fn al_02_al_06_al_17_gpushares_routes_answer_in_its_words() {
+    replay("gpushare.json").await;
+}
+
+#[tokio::test]
+async fn tk_07_tk_08_tk_09_gpu_admissions_route_chooses_one_node() {
+    replay("gpu-admission.json").await;
+}
+
+#[tokio::test]
+async fn the_vgpu_schedulers_routes_choose_one_node_and_bind_it() {
+    replay("vgpu.json").await;
+}
+
+#[tokio::test]
+async fn a_follower_answers_filter_and_does_not_bind() {
+    let nodes = [json!({"name": "n1", "gpus": [16]})];
+    let bench = start(&nodes, watch::Sender::new(Standing::Following(None)).subscribe()).await;
+    let pod = json!({"metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": {}},
+                     "spec": {"containers": [{"name": "c", "resources": {"limits": {(keys::GPU_SHARE): "300"}}}]}});
+    let (_, reply) = bench.ask("POST", "/divvy/filter", &json!({"Pod": admitted(pod), "NodeNames": ["n1"]})).await;
+    assert_eq!(reply["NodeNames"], json!(["n1"]));
+    let bind = json!({"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "n1"});
+    let (_, reply) = bench.ask("POST", "/divvy/bind", &bind).await;
+    assert_eq!(reply["Error"], "nobody leads at the moment; try again");
+    assert!(bench.recorder.0.lock().unwrap().is_empty());
+    bench.tasks.run_until(async { "the test is over" }).await.unwrap();
+}
+
+#[test]
+fn the_ready_configuration_names_every_resource_that_stands_for_devices() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/kube-scheduler.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let names = divvy_api::managed::names(&DialectConfig::default());
+    let native = [keys::GPU, keys::GPU_MEMORY, keys::GPU_SHARE].map(str::to_owned);
+    for name in names.iter().chain(&native) {
+        assert!(text.contains(&format!("{{name: {name}, ignoredByScheduler: true}}")), "{name} is missing");
+    }
+    assert!(text.contains(&format!("{{name: {}, ignoredByScheduler: false}}", keys::SLOT)));
+}
