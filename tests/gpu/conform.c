@@ -353,7 +353,12 @@ static void section_context(void) {
         snprintf(label, sizeof label, "%d", limit);
         C("cuCtxGetLimit", label, P(&size), limit), v("%llu", (unsigned long long)size);
     }
+    u64 roomy = free_bytes();
     C("cuCtxSetLimit", "stack", 0, 4096);
+    X("cuMemGetInfo_v2", "stack-took", P(&size), 0), v("MiB=%lld", (long long)(roomy - size) >> 20);
+    C("cuCtxSetLimit", "heap", 2, GIB(1));
+    X("cuMemGetInfo_v2", "heap-took", P(&size), 0), v("MiB=%lld", (long long)(roomy - size) >> 20);
+    C("cuCtxSetLimit", "too-much-heap", 2, GIB(1000));
     C("cuCtxGetLimit", "stack", P(&size), 0), v("%llu", (unsigned long long)size);
     C("cuCtxSetLimit", "bad", 99, 1);
     C("cuCtxGetCacheConfig", "plain", P(&flags)), v("%u", flags);

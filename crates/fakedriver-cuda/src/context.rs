@@ -171,6 +171,20 @@ impl Process {
         Ok(id)
     }
 
+    /// A context takes more or less of the card for itself than before.
+    pub(crate) fn recharge(&mut self, id: ContextId, before: u64, after: u64) -> Answer {
+        let (machine, seat, unit) = self.on(id)?;
+        let on = On { machine, seat: &seat, unit, context: id };
+        if after > before {
+            on.charge(after - before)?;
+        }
+        let context = self.contexts.get_mut(&id).ok_or(Error::INVALID_CONTEXT)?;
+        let less = before.saturating_sub(after).min(context.charge);
+        context.charge = context.charge + after.saturating_sub(before) - less;
+        on.credit(less);
+        Ok(())
+    }
+
     /// Takes a context down with everything in it. What it has queued is dropped.
     pub(crate) fn destroy_context(&mut self, id: ContextId) -> Answer {
         let context = self.contexts.remove(&id).ok_or(Error::INVALID_CONTEXT)?;

@@ -53,6 +53,18 @@ pub(crate) fn machine() -> Option<&'static Machine> {
     MACHINE.get()
 }
 
+/// The machine, opened if it is not yet; a wrong description is told once.
+pub(crate) fn look() -> Result<&'static Machine, Error> {
+    static TOLD: Once = Once::new();
+    if MACHINE.get().is_none() {
+        match Machine::from_env() {
+            Ok(machine) => drop(MACHINE.set(machine)),
+            Err(why) => TOLD.call_once(|| eprintln!("fake driver: {why}")),
+        }
+    }
+    MACHINE.get().ok_or(Error::SYSTEM_NOT_READY)
+}
+
 /// Locks the process for a call.
 pub(crate) fn enter() -> Result<Locked, Error> {
     let process = PROCESS.get().ok_or(Error::NOT_INITIALIZED)?;
@@ -78,16 +90,7 @@ pub(crate) fn init() -> Answer {
     if PROCESS.get().is_some() {
         return Ok(());
     }
-    if MACHINE.get().is_none() {
-        match Machine::from_env() {
-            Ok(machine) => drop(MACHINE.set(machine)),
-            Err(why) => {
-                eprintln!("fake driver: {why}");
-                return Err(Error::SYSTEM_NOT_READY);
-            }
-        }
-    }
-    let machine = MACHINE.get().ok_or(Error::SYSTEM_NOT_READY)?;
+    let machine = look()?;
     let devices = Device::visible(machine);
     if devices.is_empty() {
         return Err(Error::NO_DEVICE);

@@ -259,12 +259,27 @@ fn default_limit(limit: u32) -> Result<u64, Error> {
 pub(crate) fn cuCtxSetLimit(limit: u32, value: usize) -> Answer {
     let mut process = enter()?;
     let id = process.current()?;
-    default_limit(limit)?;
+    let default = default_limit(limit)?;
+    let before = process.context(id)?.limits.get(&limit).copied().unwrap_or(default);
+    let unit = process.context(id)?.unit;
+    // Stacks are of every thread the card can hold; heap and printf buffer are one.
+    let threads = u64::from(process.machine.sms(unit))
+        * u64::try_from(process.machine.card(unit).model.threads_per_sm).unwrap_or(0);
+    let room = |value: u64| match limit {
+        STACK => value.saturating_mul(threads),
+        PRINTF_FIFO | MALLOC_HEAP => value,
+        _ => 0,
+    };
+    process.recharge(id, room(before), room(value as u64))?;
     if let Some(context) = process.contexts.get_mut(&id) {
         context.limits.insert(limit, value as u64);
     }
     Ok(())
 }
+
+const STACK: u32 = 0;
+const PRINTF_FIFO: u32 = 1;
+const MALLOC_HEAP: u32 = 2;
 
 pub(crate) fn cuCtxGetCacheConfig(pconfig: *mut u32) -> Answer {
     let mut process = enter()?;

@@ -16,11 +16,8 @@ pub(crate) fn cuInit(Flags: u32) -> Answer {
 }
 
 pub(crate) fn cuDriverGetVersion(driverVersion: *mut i32) -> Answer {
-    let version = match process::machine() {
-        Some(machine) => machine.spec.cuda,
-        // Allowed before cuInit: then the machine is opened just to look.
-        None => divvy_fakedriver::machine::Machine::from_env().map_or(13000, |m| m.spec.cuda),
-    };
+    // Allowed before cuInit.
+    let version = process::look()?.spec.cuda;
     put(driverVersion, version)
 }
 

@@ -36,7 +36,14 @@ fn run(words: &[&str]) -> Result<(), String> {
         println!("{HELP}");
         return Ok(());
     }
-    let machine = Machine::open(&state_dir(), None).map_err(|e| e.to_string())?;
+    let dir = state_dir();
+    if !dir.join("machine").exists() {
+        return Err(format!(
+            "there is no machine in {} yet: the first program that uses the fake driver makes it",
+            dir.display()
+        ));
+    }
+    let machine = Machine::open(&dir, None).map_err(|e| e.to_string())?;
     let card = |word: &str| {
         let number = word.parse::<usize>().ok().filter(|&c| c < machine.spec.cards.len());
         number.ok_or_else(|| format!("\"{word}\" is no card: the machine has 0 to {}", machine.spec.cards.len() - 1))

@@ -141,3 +141,19 @@ fn processes_of_other_pid_namespaces_are_told_apart() {
     a.kill();
     crate::support::eventually("only one is left", || host.machine.tenants(CARD).len() == 1);
 }
+
+#[test]
+fn stacks_and_heaps_take_memory_that_no_allocation_shows() {
+    let host = Host::new("1xH200");
+    let mut tenant = host.ready();
+    let before = host.machine.used(CARD);
+    // 64 KiB of stack for each of 2048 threads on each of 132 multiprocessors, instead of one.
+    assert_eq!(tenant.ask("call cuCtxSetLimit 0 10000"), "ok");
+    assert_eq!(host.machine.used(CARD) - before, (65_536 - 1024) * 2048 * 132);
+    assert_eq!(tenant.ask("call cuCtxSetLimit 2 200000000"), "ok", "a heap of 8 GiB");
+    assert_eq!(tenant.ask("call cuCtxSetLimit 2 4000000000"), "error 2", "one of 256 GiB does not fit");
+    assert_eq!(tenant.ask("call cuCtxSetLimit 0 400"), "ok");
+    assert_eq!(host.machine.used(CARD) - before, (8 << 30) - (8 << 20));
+    tenant.kill();
+    assert_eq!(host.machine.used(CARD), 0);
+}
