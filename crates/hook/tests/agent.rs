@@ -27,7 +27,10 @@ while True:
     kept.append(line)
     pid = struct.unpack('iII', line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
     while manner == 'answer':
-        frame = line.recv(65536)
+        try:
+            frame = line.recv(65536)
+        except ConnectionResetError:
+            frame = b'' # it did not wait for our welcome
         if not frame:
             print('hung up', pid, flush=True)
             line.close()

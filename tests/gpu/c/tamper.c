@@ -16,6 +16,8 @@ int main(void) {
     seen++;
     CHECK(cuMemHostRegister_v2((void *)start, end - start, 2) == CUDA_INVALID_VALUE, "%s", line);
     CHECK(cuMemHostRegister_v2((void *)(start + 4096), 4096, 2) == CUDA_INVALID_VALUE, "%s", line);
+    CHECK(cuMemHostUnregister((void *)start) == CUDA_INVALID_VALUE, "%s", line);
+    CHECK(cuStreamWriteValue32_v2(stream, start, 1, 0) == CUDA_INVALID_VALUE, "%s", line);
     CHECK(strstr(line, "/ledger") || line[strcspn(line, " ") + 2] == '-', "the gate is not writable: %s", line);
   }
   if (maps) fclose(maps);

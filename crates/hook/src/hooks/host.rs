@@ -21,8 +21,7 @@ pub(crate) unsafe fn alloc(out: *const *mut c_void, bytes: u64, go: impl Fn() ->
 
 /// The program's own memory, made known to the driver.
 pub(crate) fn register(address: *mut c_void, bytes: u64, go: impl Fn() -> CUresult) -> CUresult {
-    let Some(member) = of_container() else { return go() };
-    if member.touches_our_pages(address as u64, bytes) {
+    if gate::holds(address as u64, bytes) {
         return INVALID_VALUE;
     }
     let status = go();
@@ -47,6 +46,9 @@ fn hold(address: u64, bytes: u64) {
 pub(crate) fn free(address: *mut c_void, go: impl Fn() -> CUresult) -> CUresult {
     gate::before_sync(Wait::Context);
     let Some(member) = of_container() else { return go() };
+    if !address.is_null() && gate::holds(address as u64, 1) {
+        return INVALID_VALUE;
+    }
     let Some(block) = member.blocks().remove(address as u64) else { return go() };
     let status = go();
     if status == SUCCESS {
