@@ -25,7 +25,9 @@ mod generated {
         EXPORTS.address(index)
     }
 }
-pub(crate) use generated::{ARGUMENTS, LOOKUPS, NAMES, NEWEST, ROWS, STARTS, ours, real};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use generated::ARGUMENTS;
+pub(crate) use generated::{LOOKUPS, NAMES, NEWEST, ROWS, STARTS, ours, real};
 
 /// The answer where the real function is missing: the driver is not there, or too old.
 #[cold]

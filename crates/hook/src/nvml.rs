@@ -30,7 +30,9 @@ mod generated {
         EXPORTS.address(index)
     }
 }
-pub(crate) use generated::{ARGUMENTS, NAMES, ours, real};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use generated::ARGUMENTS;
+pub(crate) use generated::{NAMES, ours, real};
 
 /// The answer where the real function is missing: NVML is not there, or too old.
 #[cold]

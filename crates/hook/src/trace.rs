@@ -119,6 +119,7 @@ pub(crate) fn watched(name: &CStr, address: usize) -> usize {
 }
 
 /// Notes a call that is passed on; where it goes.
+#[cfg(target_arch = "x86_64")]
 extern "C" fn note(index: usize, registers: &[u64; 6]) -> usize {
     let (name, arguments) = match index.checked_sub(cuda::NAMES.len()) {
         Some(i) => (nvml::NAMES.name(i), nvml::ARGUMENTS.get(i)),

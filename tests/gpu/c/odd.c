@@ -46,5 +46,10 @@ int main(void) {
   // Stacks and heaps that could never fit.
   CHECK(cuCtxSetLimit(2, total_bytes() + 1) == CUDA_OUT_OF_MEMORY, "a heap above the limit");
   CHECK(cuCtxSetLimit(0, 1024) == CUDA_SUCCESS, "a small stack");
+  int processors = 0, threads = 0;
+  MUST(cuDeviceGetAttribute(&processors, 16, 0));
+  MUST(cuDeviceGetAttribute(&threads, 39, 0));
+  size_t arena = (size_t)processors * (size_t)threads * 65536;
+  CHECK(cuCtxSetLimit(0, 65536) == CUDA_OUT_OF_MEMORY || arena <= total_bytes(), "stacks of %zu MiB in all", arena >> 20);
   return done();
 }
