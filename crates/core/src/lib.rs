@@ -11,6 +11,7 @@
 
 pub mod ask;
 pub mod audit;
+pub mod budget;
 pub mod cells;
 pub mod device;
 pub mod fit;
@@ -30,6 +31,7 @@ pub mod place;
 pub mod plan;
 pub mod pod;
 pub mod policy;
+pub mod quota;
 pub mod reason;
 pub mod resources;
 pub mod rules;
