@@ -37,6 +37,10 @@ pub const GRANT_OVERRIDE: &str = "divvy.dev/grant-override";
 pub const CLASS_NOW: &str = "divvy.dev/class-now";
 /// On a node: its devices (JSON of `Inventory`), written by the agent.
 pub const INVENTORY: &str = "divvy.dev/inventory";
+/// On a node: where its agent answers (`HOST:PORT`), written by the agent.
+pub const AGENT: &str = "divvy.dev/agent";
+/// On a node: how far its journal has been read and stored (JSON of `budget::Cut`), written by the budget controller.
+pub const JOURNAL_CUT: &str = "divvy.dev/journal-cut";
 /// On a node: devices taken out of service by a person, comma-separated ids.
 pub const CORDON: &str = "divvy.dev/cordon";
 /// On a node: it exists only in the API server, and `divvy simnode` plays its kubelet.
@@ -45,6 +49,10 @@ pub const SIMULATED: &str = "divvy.dev/simulated";
 pub const NODE_OPT_IN: &str = "divvy.dev/node";
 /// A scheduling gate: a pod of a gang that kube-scheduler places waits behind it until Divvy has found room for all members.
 pub const GANG_GATE: &str = "divvy.dev/gang";
+/// On a pod: a condition that says whether its devices are fit for work.
+pub const CONDITION_DEVICES: &str = "divvy.dev/DevicesHealthy";
+/// On a pod: a condition that says whether the last change of its grant is in force.
+pub const CONDITION_RESIZED: &str = "divvy.dev/Resized";
 /// The extended resource the kubelet counts: one per device a container is granted a slice of.
 pub const SLOT: &str = "divvy.dev/slot";
 /// The CDI kind of our container edits.
@@ -73,7 +81,8 @@ pub const USER_ANNOTATIONS: [&str; 15] = [
     ISOLATION,
 ];
 /// What only Divvy writes: a pod that brings one of these at creation is refused.
-pub const INTERNAL: &[&str] = &[ASK, GRANT, GRANT_OVERRIDE, CLASS_NOW, INVENTORY, CORDON, NODE_OPT_IN, SLOT];
+pub const INTERNAL: &[&str] =
+    &[ASK, GRANT, GRANT_OVERRIDE, CLASS_NOW, INVENTORY, CORDON, NODE_OPT_IN, SLOT, AGENT, JOURNAL_CUT];
 
 // --- Kubernetes' own ---
 /// On anything: the copy of itself that `kubectl apply` leaves behind.
