@@ -170,6 +170,7 @@ impl Group<'_> {
     fn round(&mut self, now: Ns) {
         for (tenant, id) in &mut self.tenants {
             tenant.gate.beat_arbiter(now);
+            tenant.mend();
             if tenant.gate.controller() != divvy_shm::gate::Controller::Arbiter {
                 // The keeper thought we were gone.
                 tenant.gate.take_control(divvy_shm::gate::Controller::Arbiter);

@@ -1,7 +1,7 @@
 //! A container's pages as the arbiter uses them.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use divvy_limiter::{Seen, Shares};
 use divvy_shm::gate::{Booked, ChunkHint, Controller};
@@ -19,8 +19,10 @@ pub(super) fn devices(dir: &Path) -> io::Result<Vec<String>> {
 /// A container and its open pages.
 pub(super) struct Tenant {
     pub(super) name: String,
+    dir: PathBuf,
     pub(super) gate: GateWriter,
-    ledger: Guarded<Ledger>,
+    /// None where the container damaged it before it was opened.
+    ledger: Option<Guarded<Ledger>>,
     generation: u64,
     pub(super) config: ContainerConfig,
     /// What had been booked when these pages were opened: books go on where they stopped.
@@ -29,14 +31,36 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
+    /// Fails where the gate, which is the agent's own, cannot be used. The ledger is the container's to damage, and nobody goes
+    /// unwatched by damaging it.
     pub(super) fn open(container: &Container) -> io::Result<Tenant> {
         let gate = GateWriter::open(&container.dir)?;
-        let ledger = LedgerFile::open_guarded(&container.dir)?;
+        let ledger = LedgerFile::open_guarded(&container.dir)
+            .inspect_err(|error| tracing::warn!(container = %container.name, %error, "its ledger is damaged"))
+            .ok();
         let (generation, config) = gate.config();
         gate.take_control(Controller::Arbiter);
         let of_device = |d| gate.gate(d).map(|g| (g.booked(), g.hint())).unwrap_or_default();
         let (base, hints) = (0..config.devices.len()).map(of_device).unzip();
-        Ok(Tenant { name: container.name.clone(), gate, ledger, generation, config, base, hints })
+        Ok(Tenant {
+            name: container.name.clone(),
+            dir: container.dir.clone(),
+            gate,
+            ledger,
+            generation,
+            config,
+            base,
+            hints,
+        })
+    }
+
+    /// A damaged ledger may have been replaced since, with the container's next start.
+    pub(super) fn mend(&mut self) {
+        if self.is_broken()
+            && let Ok(ledger) = LedgerFile::open_guarded(&self.dir)
+        {
+            self.ledger = Some(ledger);
+        }
     }
 
     /// Whether the grant was changed since it was last looked at; brings it up to date.
@@ -62,7 +86,7 @@ impl Tenant {
 
     /// What it has queued on a device.
     pub(super) fn look(&self, device: usize) -> Seen {
-        let backlog = self.ledger.backlog(device);
+        let backlog = self.ledger.as_ref().map(|ledger| ledger.backlog(device)).unwrap_or_default();
         Seen {
             queued: backlog.queued,
             filling: backlog.filling,
@@ -74,12 +98,12 @@ impl Tenant {
 
     /// Was its ledger damaged?
     pub(super) fn is_broken(&self) -> bool {
-        self.ledger.is_broken()
+        self.ledger.as_ref().is_none_or(Guarded::is_broken)
     }
 
     /// Memory in use on a device.
     pub(super) fn memory(&self, device: usize) -> u64 {
-        self.ledger.used(device)
+        self.ledger.as_ref().map_or(0, |ledger| ledger.used(device))
     }
 
     /// Opens or closes a gate. A card sees it by itself; threads in the gate on the CPU have to be woken.
