@@ -75,6 +75,18 @@ impl<V: Copy> Map<V> {
         Some(result)
     }
 
+    /// Changes what is under a key, which is `fresh` if there was nothing. No memory for the map changes a value that is lost.
+    pub(crate) fn change_or_insert<R>(&self, key: u64, fresh: V, change: impl FnOnce(&mut V) -> R) -> R {
+        let mut shard = self.shard(key).lock();
+        if shard.find(key).is_none() {
+            shard.insert(key, fresh);
+        }
+        match shard.find(key) {
+            Some(at) => change(&mut shard.all()[at].value),
+            None => change(&mut { fresh }),
+        }
+    }
+
     /// Takes out everything that `which` says yes to.
     pub(crate) fn drain(&self, mut which: impl FnMut(u64, &V) -> bool, mut gone: impl FnMut(V)) {
         for shard in &self.shards {
@@ -258,5 +270,12 @@ mod tests {
         assert_eq!(map.insert(0, 1), None);
         assert_eq!((map.get(0), map.remove(0)), (None, None));
         assert_eq!(map.change(7, |_| (Keep::No, ())), None);
+        let add = |n: u8| {
+            map.change_or_insert(7, 40, |v| {
+                *v += n;
+                *v
+            })
+        };
+        assert_eq!((add(1), add(1), map.get(7)), (41, 42, Some(42)));
     }
 }

@@ -15,6 +15,7 @@ use crate::cuda::types::{
 };
 use crate::device::Place;
 use crate::gate::{self, Wait};
+use crate::lock::Lock;
 use crate::map::{Keep, Map};
 use crate::process::{Member, of_container};
 
@@ -25,6 +26,8 @@ pub(crate) struct Pools {
     current: [AtomicU64; divvy_shm::MAX_DEVICES],
     /// Blocks went back since the pools were last asked.
     returned: AtomicBool,
+    /// What a pool holds is asked and booked by one thread at a time: an old answer must not follow a new one.
+    asking: Lock<()>,
 }
 
 #[derive(Clone, Copy)]
@@ -34,9 +37,32 @@ struct Pool {
     on_host: bool,
     /// Destroyed by the program, and alive until its last block comes back.
     condemned: bool,
+    /// What the program has.
     given_out: u64,
+    /// What is in the ledger for it: always at least as much there as here.
     charged: u64,
+    /// What threads are charging this moment.
+    promised: u64,
+    /// What was given out of what was charged already since the pool was last asked: it may have had to grow all the same, for
+    /// blocks that are too small, or not yet free.
+    unverified: u64,
 }
+
+impl Pool {
+    fn new(device: usize, on_host: bool) -> Pool {
+        Pool { device: device as u8, on_host, condemned: false, given_out: 0, charged: 0, promised: 0, unverified: 0 }
+    }
+
+    /// What is missing for the pool to hold `bytes`, promised from now on.
+    fn promise(&mut self, bytes: u64) -> u64 {
+        let missing = bytes.saturating_sub(self.charged.saturating_add(self.promised));
+        self.promised += missing;
+        missing
+    }
+}
+
+/// So much may be unverified while the container uses less than half of its limit.
+const UNVERIFIED: u64 = 32 << 20;
 
 /// Memory from the current pool of the stream's device.
 ///
@@ -86,39 +112,28 @@ unsafe fn take(
         return go(); // a node of a graph, which pays when it is launched
     }
     let pools = &member.process.pools;
-    let grow = |pool: &mut Pool| {
+    let (missing, seen) = pools.known.change_or_insert(pool, Pool::new(device, false), |pool| {
         pool.given_out = pool.given_out.saturating_add(bytes);
-        let missing = pool.given_out.saturating_sub(pool.charged);
-        pool.charged += missing;
-        (Keep::Yes, (missing, *pool))
-    };
-    let (missing, seen) = pools.known.change(pool, grow).unwrap_or_else(|| {
-        let fresh = Pool { device: device as u8, on_host: false, condemned: false, given_out: bytes, charged: bytes };
-        pools.known.insert(pool, fresh);
-        (bytes, fresh)
+        let missing = pool.promise(pool.given_out);
+        pool.unverified = pool.unverified.saturating_add(bytes - missing.min(bytes));
+        (missing, *pool)
     });
-    let undo = || {
+    let take_back = || {
         pools.known.change(pool, |p| {
             p.given_out = p.given_out.saturating_sub(bytes);
-            p.charged = p.charged.saturating_sub(missing);
             (Keep::Yes, ())
         });
     };
-    if missing > 0 {
-        match charge(member, &seen, missing) {
-            Ok(()) => {}
-            Err(status) => {
-                undo();
-                return status;
-            }
-        }
+    if let Err(status) = keep_promise(member, pool, &seen, missing) {
+        take_back();
+        return status;
     }
     let status = go();
     // SAFETY: null, or the driver has just written it.
     let address = unsafe { Out::from(out).get() };
     if status != SUCCESS || address == 0 {
-        undo();
-        uncharge(member, &seen, missing);
+        take_back();
+        pools.returned.store(true, Ordering::Relaxed); // what was charged for it is put right by the next to look
         return status;
     }
     let block = Block { bytes, context: pool, place: Charged::Device(seen.device, Kind::Pool) };
@@ -128,7 +143,7 @@ unsafe fn take(
             _ => books::settle(member, stale),
         }
     }
-    if missing > 0 && !seen.on_host && over_after_growing(member, pool, &seen) {
+    if (missing > 0 || doubtful(member, &seen)) && !seen.on_host && over_after_growing(member, pool, &seen) {
         // The pool had to take more from the card than was asked for, and that is over the limit.
         member.blocks().remove(address);
         if let Some(free) = real::cuMemFreeAsync() {
@@ -144,21 +159,50 @@ unsafe fn take(
     status
 }
 
-/// Asks what a pool holds after it grew, and charges the rest. Whether that is too much.
-fn over_after_growing(member: Member, handle: u64, seen: &Pool) -> bool {
-    let Some(holds) = reserved(handle) else { return false };
-    let more = member.process.pools.known.change(handle, |pool| {
-        let more = holds.max(pool.given_out).saturating_sub(pool.charged);
-        pool.charged += more;
-        (Keep::Yes, more)
+/// Charges what was promised; the pool is told either way.
+fn keep_promise(member: Member, handle: u64, pool: &Pool, promised: u64) -> Result<(), CUresult> {
+    if promised == 0 {
+        return Ok(());
+    }
+    let charged = charge(member, pool, promised);
+    member.process.pools.known.change(handle, |pool| {
+        pool.promised = pool.promised.saturating_sub(promised);
+        if charged.is_ok() {
+            pool.charged = pool.charged.saturating_add(promised);
+        }
+        (Keep::Yes, ())
     });
-    let more = more.unwrap_or(0);
-    if more == 0 || charge(member, seen, more).is_ok() {
+    charged
+}
+
+/// Whether a pool has to be asked, although nothing had to be charged.
+fn doubtful(member: Member, pool: &Pool) -> bool {
+    let device = usize::from(pool.device);
+    let limit = member.gate.limits(device).map_or(u64::MAX, |l| l.memory);
+    pool.unverified > UNVERIFIED || member.ledger.used(device) > limit / 2
+}
+
+/// Asks what a pool holds after it may have grown, and charges the rest. Whether that is too much.
+fn over_after_growing(member: Member, handle: u64, seen: &Pool) -> bool {
+    let more = {
+        let _one_at_a_time = member.process.pools.asking.lock();
+        let Some(holds) = reserved(handle) else { return false };
+        let grown = member.process.pools.known.change(handle, |pool| {
+            pool.unverified = 0;
+            (Keep::Yes, pool.promise(holds.max(pool.given_out)))
+        });
+        grown.unwrap_or(0)
+    };
+    if keep_promise(member, handle, seen, more).is_ok() {
         return false;
     }
     // Held all the same until the pool is trimmed, which comes next.
     if let Some(id) = member.id() {
         member.ledger.charge_unchecked(id, usize::from(seen.device), Kind::Pool, more);
+        member.process.pools.known.change(handle, |pool| {
+            pool.charged = pool.charged.saturating_add(more);
+            (Keep::Yes, ())
+        });
     }
     true
 }
@@ -234,20 +278,28 @@ fn each(member: Member, mut f: impl FnMut(u64, &Pool)) {
 
 /// Charges a pool with what it holds now.
 fn put_right(member: Member, handle: u64) {
+    let _one_at_a_time = member.process.pools.asking.lock();
     let Some(holds) = reserved(handle) else { return };
-    let change = member.process.pools.known.change(handle, |pool| {
-        let before = pool.charged;
-        pool.charged = holds.max(pool.given_out);
-        (Keep::Yes, (before, *pool))
+    // More first in the ledger and then here, less first here and then in the ledger.
+    let more = member.process.pools.known.change(handle, |pool| {
+        let target = holds.max(pool.given_out.saturating_sub(pool.promised));
+        (Keep::Yes, (target.saturating_sub(pool.charged), *pool))
     });
-    let Some((before, pool)) = change else { return };
-    if pool.charged < before {
-        uncharge(member, &pool, before - pool.charged);
-    } else if pool.on_host {
-        books::host_charge(member, pool.charged - before);
-    } else if let Some(id) = member.id() {
-        member.ledger.charge_unchecked(id, usize::from(pool.device), Kind::Pool, pool.charged - before);
+    let Some((more, seen)) = more else { return };
+    if more > 0 {
+        match member.id() {
+            _ if seen.on_host => books::host_charge(member, more),
+            Some(id) => member.ledger.charge_unchecked(id, usize::from(seen.device), Kind::Pool, more),
+            None => return,
+        }
     }
+    let less = member.process.pools.known.change(handle, |pool| {
+        pool.unverified = 0;
+        let charged = pool.charged.saturating_add(more);
+        pool.charged = charged.min(holds.max(pool.given_out.saturating_sub(pool.promised)));
+        (Keep::Yes, charged - pool.charged)
+    });
+    uncharge(member, &seen, less.unwrap_or(0));
 }
 
 /// What a pool holds of the card.
@@ -302,7 +354,7 @@ pub(crate) unsafe fn create(
     let status = go();
     // SAFETY: null, or the driver has just written it.
     if let (Some(pool), SUCCESS) = (unsafe { out.as_ref() }, status) {
-        let fresh = Pool { device: device as u8, on_host, condemned: false, given_out: 0, charged: 0 };
+        let fresh = Pool::new(device, on_host);
         if let Some(stale) = member.process.pools.known.insert(*pool as u64, fresh) {
             uncharge(member, &stale, stale.charged);
         }
@@ -317,7 +369,7 @@ pub(crate) fn destroy(pool: *mut c_void, go: impl Fn() -> CUresult) -> CUresult 
     let change = member.process.pools.known.change(pool as u64, |p| {
         let before = *p;
         p.condemned = true;
-        p.charged = p.given_out;
+        p.charged = p.charged.min(p.given_out);
         (if p.given_out == 0 { Keep::No } else { Keep::Yes }, before)
     });
     if let Some(before) = change {
