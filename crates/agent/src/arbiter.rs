@@ -21,6 +21,7 @@ use std::thread::JoinHandle;
 use divvy_limiter::Tuning;
 
 pub mod accounts;
+pub mod audit;
 mod card;
 pub mod groups;
 pub mod registry;

@@ -109,7 +109,7 @@ fn start_keeper(dir: &Path, lock: OwnedFd) -> io::Result<()> {
 }
 
 /// Which container a process is in: by its cgroup, and by what the runtime calls the container of that id.
-fn identify(home: Home, runtime: Runtime) -> Identify {
+pub(crate) fn identify(home: Home, runtime: Runtime) -> Identify {
     let handle = tokio::runtime::Handle::current();
     let known: Arc<Mutex<Names>> = Arc::default();
     Box::new(move |pid| {

@@ -11,6 +11,7 @@ use divvy_service::{Stop, Tasks};
 use kube::Client;
 use tokio::sync::watch;
 
+use crate::arbiter::audit;
 use crate::device::{self, Settings};
 use crate::events::Events;
 use crate::explore;
@@ -73,6 +74,9 @@ pub struct Args {
     /// Seconds between two looks at the devices
     #[arg(long, env = "DIVVY_LOOK", default_value_t = 5)]
     pub look: u64,
+    /// What is done about a process that uses a card and goes around the library
+    #[arg(long, env = "DIVVY_BYPASS", value_enum, default_value = "report")]
+    pub bypass: audit::watch::Policy,
     /// The devices
     #[command(flatten)]
     pub devices: Settings,
@@ -137,6 +141,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         tracing::warn!(container = %container.display(), pid, ?event, "a container reports");
     });
     let hold = Arc::new(hold.with_context(|| format!("cannot listen in {}", args.run.display()))?);
+    let identify = crate::hold::identify(node.home().clone(), runtime.clone());
+    let audit = audit::watch::run(node.clone(), identify, events.clone(), args.bypass, stop());
     let settle = settle(node.clone(), hold, runtime, kubelet, slots, stop());
     let babble = Babble::default();
     let desk = desk::serve(args.run.join("desk.sock"), node.clone(), events.clone(), babble, stop());
@@ -147,6 +153,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tasks.add("inventory", publish);
     tasks.add("devices", explore);
     tasks.add("ledger", settle);
+    tasks.add("audit", audit);
     tasks.add("device plugin", serve);
     tasks.add("events", send);
     tasks.add("desk", desk);

@@ -320,7 +320,7 @@ impl Desk {
 }
 
 /// When a process started, in clock ticks since boot; `None` if it is dead, or a zombie.
-fn start_time(pid: u32) -> Option<u64> {
+pub(super) fn start_time(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command's name is in brackets and may hold anything; the state is the third field.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
@@ -332,7 +332,11 @@ fn start_time(pid: u32) -> Option<u64> {
 
 /// The inode of our pid namespace; 0 if nobody says.
 fn own_namespace() -> u64 {
-    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let text = link.to_string_lossy().into_owned();
+    namespace("/proc/self/ns/pid")
+}
+
+/// The inode of the pid namespace that a link names; 0 if nobody says.
+pub(super) fn namespace(link: &str) -> u64 {
+    let text = std::fs::read_link(link).unwrap_or_default().to_string_lossy().into_owned();
     text.strip_prefix("pid:[").and_then(|t| t.strip_suffix(']')).and_then(|t| t.parse().ok()).unwrap_or(0)
 }

@@ -2,7 +2,7 @@
 //! in `DIVVY_DIR`.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter, LedgerFile};
 
+use super::audit::{self, Audit, Whose};
 use super::registry::Registry;
 use super::{Arbiter, Container, Settings};
 use crate::home::uuid;
@@ -35,6 +36,15 @@ pub struct Args {
     /// Start a keeper, and again if it ends
     #[arg(long)]
     pub keeper: bool,
+    /// Compare what the cards say with the tenants' books, and say who goes around the library
+    #[arg(long)]
+    pub audit: bool,
+    /// What is done about a tenant's process that goes around the library
+    #[arg(long, value_enum, default_value = "report")]
+    pub bypass: audit::watch::Policy,
+    /// The devices
+    #[command(flatten)]
+    pub devices: crate::device::Settings,
     /// Print what was booked as a line of JSON so often, in milliseconds
     #[arg(long)]
     pub report: Option<u64>,
@@ -71,6 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let registry = Registry::start(containers.iter().map(|c| (c.dir.clone(), c.dir.clone())).collect())?;
     let mut keeper = Keeper::new(args);
     let accounts = arbiter.accounts();
+    let mut auditor = Auditor::new(args, &containers)?;
     let (began, mut reported) = (Instant::now(), Instant::now());
     println!("ready");
     while !stop.load(Ordering::Relaxed) {
@@ -78,6 +89,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if let Ok(changed) = read(&args.tenants) {
             apply(&mut spec, changed, args)?;
         }
+        auditor.see_to()?;
         let due = args.report.map(Duration::from_millis);
         if due.is_some_and(|due| reported.elapsed() >= due) {
             reported += due.unwrap_or_default();
@@ -97,6 +109,44 @@ fn report(began: Instant, accounts: &super::Accounts) -> anyhow::Result<()> {
     let line = serde_json::json!({ "ms": began.elapsed().as_millis() as u64, "accounts": tenants });
     writeln!(std::io::stdout(), "{line}")?;
     Ok(())
+}
+
+/// The audit, where one is asked for. Everybody on the cards is a tenant here, or should not be there.
+struct Auditor {
+    audit: Audit,
+    containers: Vec<PathBuf>,
+    providers: Vec<Box<dyn crate::device::Provider>>,
+    policy: audit::watch::Policy,
+    looked: Option<Instant>,
+}
+
+impl Auditor {
+    fn new(args: &Args, containers: &[Container]) -> anyhow::Result<Auditor> {
+        let providers = if args.audit { crate::device::open(&args.devices).0 } else { Vec::new() };
+        if args.audit && providers.is_empty() {
+            bail!("nothing to audit: no card answers (is the driver's management library there? --nvml names it)");
+        }
+        Ok(Auditor {
+            audit: Audit::default(),
+            containers: containers.iter().map(|c| c.dir.clone()).collect(),
+            providers,
+            policy: args.bypass,
+            looked: None,
+        })
+    }
+
+    fn see_to(&mut self) -> io::Result<()> {
+        if self.providers.is_empty() || self.looked.is_some_and(|at| at.elapsed() < audit::watch::LOOK) {
+            return Ok(());
+        }
+        self.looked = Some(Instant::now());
+        let usage = || audit::watch::usage(&self.providers);
+        for finding in self.audit.look(&self.containers, usage, |_| Whose::Stranger) {
+            self.policy.apply(&finding);
+            writeln!(io::stdout(), "{}", serde_json::json!({ "finding": finding, "says": finding.what.to_string() }))?;
+        }
+        Ok(())
+    }
 }
 
 /// A keeper of our own, where one is asked for.

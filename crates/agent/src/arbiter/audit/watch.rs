@@ -1,0 +1,90 @@
+//! The audit at work: looks again and again, and tells.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use divvy_service::Stop;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Audit, Finding, What, Whose};
+use crate::arbiter::registry::Identify;
+use crate::device::{Provider, Usage};
+use crate::events::Events;
+use crate::node::Node;
+
+/// Time between two looks. Something has to be seen twice, so it is told within two of them.
+pub const LOOK: Duration = Duration::from_millis(700);
+
+/// What is done about a process that goes around the library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Policy {
+    /// It is told.
+    #[default]
+    Report,
+    /// It is told, and the process killed.
+    Kill,
+}
+
+impl Policy {
+    /// Does what is to be done about a finding.
+    pub fn apply(self, finding: &Finding) {
+        tracing::warn!(device = %finding.device, container = ?finding.container, "{}", finding.what);
+        let (What::Unmanaged { pid } | What::NotGranted { pid }) = finding.what else { return };
+        let of_ours = finding.container.is_some();
+        if self == Policy::Kill
+            && of_ours
+            && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
+        {
+            tracing::warn!(
+                pid = pid.as_raw_nonzero(),
+                "killed, as the policy says: {:?}",
+                kill_process(pid, Signal::KILL)
+            );
+        }
+    }
+}
+
+/// What the cards of all vendors say. One that cannot answer is left out.
+pub fn usage(providers: &[Box<dyn Provider>]) -> Vec<Usage> {
+    let of = |p: &Box<dyn Provider>| {
+        p.usage().inspect_err(|trouble| tracing::debug!(%trouble, "cannot see who uses devices")).unwrap_or_default()
+    };
+    providers.iter().flat_map(of).collect()
+}
+
+/// Audits a node's containers until told to stop; findings are events on their pods.
+pub async fn run(
+    node: Arc<Node>,
+    identify: Identify,
+    events: Events,
+    policy: Policy,
+    stop: Stop,
+) -> anyhow::Result<()> {
+    let mut tools = (Audit::default(), identify);
+    loop {
+        let looking = node.clone();
+        let (back, places, found) = tokio::task::spawn_blocking(move || {
+            let (mut audit, identify) = tools;
+            let places = looking.places();
+            let containers: Vec<PathBuf> = places.iter().map(|(.., dir)| dir.clone()).collect();
+            // Who is in no container of ours is counted where devices are looked at.
+            let whose = |pid| identify(pid).map_or(Whose::Elsewhere, Whose::Container);
+            let found = audit.look(&containers, || usage(&looking.providers), whose);
+            ((audit, identify), places, found)
+        })
+        .await?;
+        tools = back;
+        for finding in &found {
+            policy.apply(finding);
+            let of = |dir: &Path| places.iter().find(|(.., place)| place == dir).map(|(uid, ..)| uid);
+            if let Some(pod) = finding.container.as_deref().and_then(of).and_then(|uid| node.pods.get(uid)) {
+                events.warn_pod(&pod, "GrantExceeded", &format!("{}: {}", finding.device, finding.what));
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = stop.requested() => return Ok(()),
+        }
+    }
+}
