@@ -26,6 +26,8 @@ typedef struct { CUmemLocation location; unsigned flags; } CUmemAccessDesc;
 typedef struct { size_t Width, Height; unsigned Format, NumChannels; } CUDA_ARRAY_DESCRIPTOR;
 typedef struct { size_t Width, Height, Depth; unsigned Format, NumChannels, Flags; } CUDA_ARRAY3D_DESCRIPTOR;
 typedef struct { CUmemPoolProps pool; const void *access; size_t accessCount, bytesize; CUdeviceptr dptr; } CUDA_MEM_ALLOC_NODE_PARAMS;
+typedef union { struct { unsigned operation; CUdeviceptr address; uint64_t value; unsigned flags; CUdeviceptr alias; } write; uint64_t pad[6]; } CUstreamBatchMemOpParams;
+typedef struct { CUcontext ctx; unsigned count; CUstreamBatchMemOpParams *paramArray; unsigned flags; } CUDA_BATCH_MEM_OP_NODE_PARAMS;
 enum { CUDA_SUCCESS = 0, CUDA_INVALID_VALUE = 1, CUDA_OUT_OF_MEMORY = 2, CUDA_INVALID_CONTEXT = 201 };
 
 #define EACH_FUNCTION(F) \
@@ -51,6 +53,10 @@ enum { CUDA_SUCCESS = 0, CUDA_INVALID_VALUE = 1, CUDA_OUT_OF_MEMORY = 2, CUDA_IN
   F(cuMipmappedArrayCreate, CUmipmappedArray *, const CUDA_ARRAY3D_DESCRIPTOR *, unsigned) F(cuMipmappedArrayDestroy, CUmipmappedArray) \
   F(cuStreamCreate, CUstream *, unsigned) F(cuStreamDestroy_v2, CUstream) F(cuStreamSynchronize, CUstream) F(cuStreamBeginCapture_v2, CUstream, unsigned) \
   F(cuStreamEndCapture, CUstream, CUgraph *) F(cuStreamWriteValue32_v2, CUstream, CUdeviceptr, uint32_t, unsigned) \
+  F(cuStreamWriteValue32, CUstream, CUdeviceptr, uint32_t, unsigned) F(cuStreamWriteValue32_v2_ptsz, CUstream, CUdeviceptr, uint32_t, unsigned) \
+  F(cuStreamWriteValue64_v2, CUstream, CUdeviceptr, uint64_t, unsigned) F(cuStreamWriteValue64_v2_ptsz, CUstream, CUdeviceptr, uint64_t, unsigned) \
+  F(cuStreamBatchMemOp_v2, CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned) F(cuStreamBatchMemOp_v2_ptsz, CUstream, unsigned, CUstreamBatchMemOpParams *, unsigned) \
+  F(cuGraphAddBatchMemOpNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t, const CUDA_BATCH_MEM_OP_NODE_PARAMS *) \
   F(cuGraphCreate, CUgraph *, unsigned) F(cuGraphDestroy, CUgraph) F(cuGraphAddMemAllocNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUDA_MEM_ALLOC_NODE_PARAMS *) \
   F(cuGraphAddMemFreeNode, CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUdeviceptr) F(cuGraphInstantiateWithFlags, CUgraphExec *, CUgraph, unsigned long long) \
   F(cuGraphLaunch, CUgraphExec, CUstream) F(cuGraphExecDestroy, CUgraphExec) F(cuDeviceGraphMemTrim, CUdevice) \

@@ -23,8 +23,8 @@ pub struct Args {
     /// The folder for the tenants' folders, on a tmpfs
     #[arg(long)]
     pub dir: PathBuf,
-    /// Tenants with their shares in thousandths, "a=300/1000 b=700/1000" (request/limit), or @FILE with the same, read again
-    /// whenever it changes
+    /// Tenants with their shares in thousandths, "a=300/1000 b=700/1000" (request/limit) or "a=whole", or @FILE with the same, read
+    /// again whenever it changes
     #[arg(long)]
     pub tenants: String,
     /// The cards every tenant holds, by UUID (GPU-...), comma-separated
@@ -50,8 +50,17 @@ pub struct Args {
     pub report: Option<u64>,
 }
 
-/// A tenant's shares, in thousandths.
-type Spec = BTreeMap<String, (u32, u32)>;
+/// What tenants may have of each card.
+type Spec = BTreeMap<String, Part>;
+
+/// What a tenant may have of each card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Thousandths of its time: guaranteed, and at most.
+    Share(u32, u32),
+    /// All of it: metered, and held by nothing.
+    Whole,
+}
 
 /// Runs until told to stop by SIGTERM or SIGINT.
 pub fn run(args: &Args) -> anyhow::Result<()> {
@@ -193,17 +202,20 @@ fn read(text: &str) -> anyhow::Result<Spec> {
 fn parse(text: &str) -> anyhow::Result<Spec> {
     let (mut spec, mut faults) = (Spec::new(), Vec::new());
     for word in text.split_whitespace() {
-        let shares = word.split_once('=').and_then(|(name, shares)| {
+        let part = word.split_once('=').filter(|(name, _)| !name.is_empty()).and_then(|(name, shares)| {
             let (request, limit) = shares.split_once('/').unwrap_or((shares, "1000"));
-            Some((name, request.parse().ok()?, limit.parse().ok()?))
+            let share = || Some(Part::Share(request.parse().ok()?, limit.parse().ok()?));
+            Some((name, if shares == "whole" { Part::Whole } else { share()? }))
         });
-        match shares {
-            Some((name, request, limit)) if !name.is_empty() && request <= limit && limit <= 1000 => {
-                if spec.insert(name.to_owned(), (request, limit)).is_some() {
+        match part.filter(|(_, part)| part.is_sound()) {
+            Some((name, part)) => {
+                if spec.insert(name.to_owned(), part).is_some() {
                     faults.push(format!("{name} is named twice"));
                 }
             }
-            _ => faults.push(format!("{word:?} is not name=request/limit with request <= limit <= 1000")),
+            None => {
+                faults.push(format!("{word:?} is not name=request/limit with request <= limit <= 1000, nor name=whole"))
+            }
         }
     }
     if spec.is_empty() && faults.is_empty() {
@@ -212,7 +224,17 @@ fn parse(text: &str) -> anyhow::Result<Spec> {
     if faults.is_empty() { Ok(spec) } else { bail!("{}", faults.join("; ")) }
 }
 
-fn config(name: &str, (request, limit): (u32, u32), args: &Args) -> ContainerConfig {
+impl Part {
+    fn is_sound(&self) -> bool {
+        !matches!(self, Part::Share(request, limit) if request > limit || *limit > 1000)
+    }
+}
+
+fn config(name: &str, part: Part, args: &Args) -> ContainerConfig {
+    let (request, limit) = match part {
+        Part::Share(request, limit) => (request, limit),
+        Part::Whole => (1000, 1000),
+    };
     let device = |(i, id): (usize, &String)| DeviceConfig {
         id: id.clone(),
         uuid: uuid(id),
@@ -221,17 +243,18 @@ fn config(name: &str, (request, limit): (u32, u32), args: &Args) -> ContainerCon
         memory_limit: args.memory.unwrap_or(u64::MAX),
         share_request: request,
         share_limit: limit,
-        gated: true,
+        gated: part != Part::Whole,
+        whole_card: part == Part::Whole,
         ..DeviceConfig::default()
     };
     let devices = args.device.iter().enumerate().map(device).collect();
     ContainerConfig { name: name.to_owned(), gate_writable: false, devices }
 }
 
-fn prepare(container: &Container, shares: (u32, u32), args: &Args) -> anyhow::Result<()> {
+fn prepare(container: &Container, part: Part, args: &Args) -> anyhow::Result<()> {
     let dir = &container.dir;
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let config = config(&container.name, shares, args);
+    let config = config(&container.name, part, args);
     match GateWriter::open(dir) {
         Ok(gate) => gate.set_config(&config)?,
         Err(_) => drop(GateWriter::create(dir, &config)?),
@@ -259,10 +282,11 @@ mod tests {
 
     #[test]
     fn tenants_are_read_and_all_mistakes_named() {
-        let spec = parse("a=300/1000 b=700\n c=0/250").unwrap();
-        assert_eq!(spec["a"], (300, 1000));
-        assert_eq!(spec["b"], (700, 1000));
-        assert_eq!(spec["c"], (0, 250));
+        let spec = parse("a=300/1000 b=700\n c=0/250 d=whole").unwrap();
+        assert_eq!(spec["a"], Part::Share(300, 1000));
+        assert_eq!(spec["b"], Part::Share(700, 1000));
+        assert_eq!(spec["c"], Part::Share(0, 250));
+        assert_eq!(spec["d"], Part::Whole);
         let said = parse("a=300/200 b a=1/1 a=2/2").unwrap_err().to_string();
         for part in ["\"a=300/200\" is not", "\"b\" is not", "a is named twice"] {
             assert!(said.contains(part), "{said}");

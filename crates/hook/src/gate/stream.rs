@@ -8,10 +8,10 @@ use core::cell::UnsafeCell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
+use divvy_shm::GatePage;
 use divvy_shm::frame::EventKind;
 use divvy_shm::gate::Gate;
 use divvy_shm::ledger::{Marks, StreamId};
-use divvy_shm::{Enforcement, GatePage};
 
 use super::boundary;
 use super::hold::Events;
@@ -431,9 +431,6 @@ impl Known {
 
     /// Whether work on the device is to be held at all now.
     pub(super) fn is_held(&self, member: Member) -> bool {
-        member
-            .gate
-            .limits(self.facts().device)
-            .is_some_and(|limits| limits.gated && limits.enforcement == Enforcement::Enforce)
+        member.gate.limits(self.facts().device).is_some_and(|limits| limits.gated && limits.enforcement.holds())
     }
 }

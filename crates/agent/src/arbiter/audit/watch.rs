@@ -47,10 +47,9 @@ impl Policy {
 
 /// What the cards of all vendors say. One that cannot answer is left out.
 pub fn usage(providers: &[Box<dyn Provider>]) -> Vec<Usage> {
-    let of = |p: &Box<dyn Provider>| {
-        p.usage().inspect_err(|trouble| tracing::debug!(%trouble, "cannot see who uses devices")).unwrap_or_default()
-    };
-    providers.iter().flat_map(of).collect()
+    let answers = providers.iter().map(|p| p.usage());
+    let told = answers.map(|a| a.inspect_err(|trouble| tracing::debug!(%trouble, "cannot see who uses devices")));
+    told.flat_map(Result::unwrap_or_default).collect()
 }
 
 /// Audits a node's containers until told to stop; findings are events on their pods.
