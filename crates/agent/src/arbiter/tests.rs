@@ -277,3 +277,113 @@ fn what_a_dead_process_left_is_given_back_and_a_living_one_is_known() {
     assert!(tenant.ledger.process(tenant.process).is_some(), "we are alive");
     drop(registry);
 }
+
+/// Numbers that look random and are the same every time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+#[test]
+fn a_tenant_that_scribbles_over_its_ledger_takes_nothing_from_its_neighbour_and_nobody_down() {
+    use std::os::unix::fs::FileExt;
+    let root = tempfile::tempdir().unwrap();
+    let mut tenants =
+        [played(&root.path().join("a"), &["one"], 300, 1000), played(&root.path().join("b"), &["one"], 700, 1000)];
+    let arbiter = Arbiter::new(Settings { spin: false, ..Settings::default() });
+    let all = [container(root.path(), "a"), container(root.path(), "b")];
+    arbiter.set_containers(&all);
+    let dirs = all.iter().map(|c| (c.dir.clone(), c.dir.clone())).collect();
+    let registry = registry::Registry::start(dirs).unwrap();
+    let mut audit = audit::Audit::default();
+    let ledger = std::fs::OpenOptions::new().write(true).open(all[0].dir.join(divvy_shm::place::LEDGER)).unwrap();
+    let length = ledger.metadata().unwrap().len();
+    let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
+    comes_to("the neighbour's part of the time", 550..1001, || {
+        let (start, mut had, mut time) = (Instant::now(), 0, 0);
+        while start.elapsed() < Duration::from_millis(700) {
+            for _ in 0..200 {
+                let reach = if numbers.next() % 2 == 0 { length } else { 600 << 10 };
+                let word = if numbers.next() % 4 == 0 { u64::MAX } else { numbers.next() };
+                ledger.write_all_at(&word.to_le_bytes(), numbers.next() % (reach - 8)).unwrap();
+            }
+            let dirs: Vec<_> = all.iter().map(|c| c.dir.clone()).collect();
+            audit.look(&dirs, Vec::new, |_| audit::Whose::Stranger);
+            tenants[1].submit(0);
+            let began = Instant::now();
+            std::thread::sleep(Duration::from_millis(1));
+            let passed = began.elapsed().as_micros() as u64;
+            time += passed;
+            if tenants[1].is_open(0) {
+                tenants[1].complete(0);
+                had += passed;
+            }
+        }
+        had * 1000 / time.max(1)
+    });
+    let beat = tenants[1].gate.arbiter_beat();
+    wait_for("the arbiter lives", || tenants[1].gate.arbiter_beat() > beat);
+    // Nobody reads nonsense out of the neighbour's books.
+    tenants[1].busy_us = 0;
+    assert!(arbiter.accounts().all()[&("b".to_owned(), "one".to_owned())].memory == 0);
+    drop(registry);
+}
+
+#[test]
+fn random_bytes_at_the_socket_harm_nobody() {
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with};
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("a");
+    let tenant = played(&dir, &["one"], 300, 1000);
+    let registry = registry::Registry::start(vec![(dir.clone(), dir.clone())]).unwrap();
+    let address = rustix::net::SocketAddrUnix::new(dir.join(divvy_shm::place::SOCKET)).unwrap();
+    let call = || {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        connect(&socket, &address).map(|()| socket)
+    };
+    let mut numbers = Numbers(1);
+    let mut kept = Vec::new();
+    for round in 0..2000u32 {
+        // Its queue may be full for a moment.
+        let Ok(socket) = call() else { continue };
+        let length = (numbers.next() % 6000) as usize;
+        let mut bytes: Vec<u8> = (0..length).map(|_| numbers.next() as u8).collect();
+        if round % 2 == 0 && length >= 12 {
+            // The beginning of a message, and nonsense behind it.
+            let mut frame = [0u8; divvy_shm::frame::MAX_FRAME];
+            divvy_shm::frame::Message::Query { device: numbers.next() as u32, from: 0 }.encode(&mut frame);
+            bytes[..8].copy_from_slice(&frame[..8]);
+            bytes[4] = (numbers.next() % 7) as u8;
+        }
+        let _ = send(&socket, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        if numbers.next() % 8 == 0 {
+            kept.push(socket); // and says nothing more
+        }
+    }
+    // The process that introduces itself as it should is heard, once those that say nothing have been sent away.
+    let hello = divvy_shm::frame::Message::Hello(divvy_shm::frame::Hello {
+        slot: tenant.process.slot() as u32,
+        pid: std::process::id(),
+        generation: tenant.process.generation(),
+        token: 1,
+        layout: 1,
+    });
+    let mut frame = [0u8; divvy_shm::frame::MAX_FRAME];
+    let length = hello.encode(&mut frame);
+    let socket = call().unwrap();
+    send(&socket, &frame[..length], SendFlags::NOSIGNAL).unwrap();
+    let (_, heard) = recv(&socket, &mut frame, rustix::net::RecvFlags::empty()).unwrap();
+    match divvy_shm::frame::Message::decode(&frame[..heard]).unwrap() {
+        divvy_shm::frame::Message::Welcome(welcome) => {
+            assert_eq!((welcome.refused, welcome.host_pid), (0, std::process::id()));
+        }
+        other => panic!("{other:?}"),
+    }
+    drop((kept, registry));
+}
