@@ -21,13 +21,18 @@ pub enum ConnectError {
 
 /// Connects: with this kubeconfig, else as kubectl would, else as the pod's service account.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    connect_in(kubeconfig, None).await
+}
+
+/// Connects in one of the kubeconfig's contexts; without one in its current context.
+pub async fn connect_in(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client, ConnectError> {
     // The TLS library wants one cryptography provider per process; whoever comes second finds it there.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let config = match kubeconfig {
-        Some(path) => {
-            Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default()).await?
-        }
-        None => Config::infer().await?,
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let config = match (kubeconfig, context) {
+        (Some(path), _) => Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?,
+        (None, Some(_)) => Config::from_kubeconfig(&options).await?,
+        (None, None) => Config::infer().await?,
     };
     Ok(Client::try_from(config)?)
 }

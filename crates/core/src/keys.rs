@@ -103,9 +103,16 @@ pub const BETA_STORAGE_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 /// The provisioner of storage classes whose volumes are made by hand.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
+/// On a node: set to `true` by tools that look for a vendor's GPUs.
+pub const VENDOR_GPU_LABELS: [&str; 2] = ["nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present"];
+
 // --- our custom resources ---
 /// The path of the cluster's policy in the API.
 pub const POLICY_PATH: &str = "/apis/divvy.dev/v1alpha1/gpupolicies";
+/// The paths of budgets and quota in the API, across all namespaces.
+pub const BUDGETS_PATH: &str = "/apis/divvy.dev/v1alpha1/gpubudgets";
+pub const CLUSTER_BUDGETS_PATH: &str = "/apis/divvy.dev/v1alpha1/clustergpubudgets";
+pub const QUOTAS_PATH: &str = "/apis/divvy.dev/v1alpha1/gpuquotas";
 
 /// The scheduler's name.
 pub const SCHEDULER: &str = "divvy";
