@@ -50,12 +50,18 @@ fn once(
 /// Builds a package and returns the folder its artifacts are in. Cargo does not hold its lock while tests run.
 fn build(package: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", package])
-        .args(flags)
-        .current_dir(&root)
-        .status()
-        .with_context(|| format!("could not build {package}"))?;
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--quiet", "--package", package]).args(flags).current_dir(&root);
+    // What cargo tells a test about its own package. Build scripts of dependencies look at these names, too: left in, everything above
+    // such a dependency is compiled again, here and at the next build outside.
+    for (name, _) in std::env::vars_os() {
+        let told =
+            name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"));
+        if told {
+            command.env_remove(&name);
+        }
+    }
+    let status = command.status().with_context(|| format!("could not build {package}"))?;
     ensure!(status.success(), "could not build {package}");
     artifacts()
 }
