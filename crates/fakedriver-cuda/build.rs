@@ -2,7 +2,7 @@
 //!
 //! A `_ptsz`/`_ptds` variant runs the plain function with the per-thread default stream. A symbol of the same name and
 //! arguments as an implemented one of another version is the same function. What is not implemented answers
-//! CUDA_ERROR_NOT_SUPPORTED.
+//! CUDA_ERROR_NOT_SUPPORTED, or CUDA_ERROR_INVALID_CONTEXT where it is a form for 32 bits of something newer.
 
 #[path = "../fakedriver/generate.rs"]
 mod generate;
@@ -67,9 +67,13 @@ fn exports(rows: &[Row], types: &Types, written: &BTreeMap<String, String>) -> S
                 passed.join(", ")
             );
         } else {
+            // Functions for 32 bits know only contexts of their own kind.
+            let old = |r: &Row| r.since.parse::<u32>().is_ok_and(|since| since < 3020);
+            let outgrown = old(row) && rows.iter().any(|r| r.lookup == row.lookup && !old(r));
+            let answer = if outgrown { "no_such_context" } else { "not_supported" };
             let _ = writeln!(
                 text,
-                "#[unsafe(no_mangle)] pub(crate) extern \"C\" fn {symbol}() -> u32 {{ crate::call::call({index}, crate::call::not_supported) }}"
+                "#[unsafe(no_mangle)] pub(crate) extern \"C\" fn {symbol}() -> u32 {{ crate::call::call({index}, crate::call::{answer}) }}"
             );
         }
         let per_thread = row.stream != "-";

@@ -257,7 +257,6 @@ static void section_device(void) {
     C("cuDeviceGet", "negative", P(&number), (u64)-1);
     C("cuDeviceGetName", "plain", P(name), 128, 0), v("%s", name);
     C("cuDeviceGetName", "short", P(name), 4, 0), v("%s", name);
-    C("cuDeviceGetName", "no-room", P(name), 0, 0);
     C("cuDeviceGetName", "null", 0, 10, 0);
     C("cuDeviceGetName", "bad-device", P(name), 128, 99);
     unsigned char uuid[16] = {0}, uuid2[16] = {0};
@@ -1170,7 +1169,6 @@ static void section_graph(void) {
     u64 outer = 0, child = 0;
     Q("cuGraphCreate", P(&outer), 0);
     C("cuGraphAddChildGraphNode", "plain", P(&child), outer, 0, 0, c);
-    C("cuGraphAddChildGraphNode", "itself", P(&n), outer, 0, 0, outer);
     C("cuGraphInstantiateWithFlags", "child", P(&cx), outer, 0);
     C("cuGraphExecChildGraphNodeSetParams", "same", cx, child, c);
     C("cuGraphLaunch", "child", cx, s);
@@ -1513,12 +1511,28 @@ static void section_nvml(void) {
     N("nvmlDeviceGetName", "after-shutdown", h, P(text), 96);
 }
 
+/* ---- what makes a driver crash, last and in places where that spoils nothing ---- */
+
+static void section_perils(void) {
+    static char name[4096];
+    u64 graph = 0, node = 0;
+    start();
+    C("cuMemRelease", "never-made", 0x1234567);
+    C("cuDeviceGetName", "no-room", P(name + 2048), 0, 0);
+    Q("cuGraphCreate", P(&graph), 0);
+    C("cuGraphAddChildGraphNode", "itself", P(&node), graph, 0, 0, graph);
+    flush_line();
+    printf("# %d calls\n", calls);
+    fflush(stdout);
+    _exit(0); /* no clearing up after that */
+}
+
 static const struct { const char *name; void (*run)(void); } sections[] = {
     {"lookup", section_lookup}, {"error", section_error}, {"device", section_device}, {"context", section_context},
     {"green", section_green}, {"memory", section_memory}, {"old-memory", section_old_memory}, {"host", section_host},
     {"pool", section_pool}, {"virtual", section_virtual}, {"array", section_array}, {"copy", section_copy},
     {"stream", section_stream}, {"launch", section_launch}, {"graph", section_graph}, {"capture", section_capture},
-    {"ipc", section_ipc}, {"null", section_null}, {"nvml", section_nvml},
+    {"ipc", section_ipc}, {"null", section_null}, {"nvml", section_nvml}, {"perils", section_perils},
 };
 
 int main(int count, char **words) {

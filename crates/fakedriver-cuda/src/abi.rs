@@ -147,3 +147,6 @@ pub(crate) struct TextureObject {
     pub(crate) texture: Option<CUDA_TEXTURE_DESC_v1>,
     pub(crate) view: Option<CUDA_RESOURCE_VIEW_DESC_v1>,
 }
+
+#[expect(non_camel_case_types, reason = "the name in the headers")]
+pub(crate) type CUstreamBatchMemOpParams_v1 = CUstreamBatchMemOpParams;

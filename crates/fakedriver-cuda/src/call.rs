@@ -76,6 +76,10 @@ pub(crate) fn not_supported() -> Answer {
     Err(Error::NOT_SUPPORTED)
 }
 
+pub(crate) fn no_such_context() -> Answer {
+    Err(Error::INVALID_CONTEXT)
+}
+
 /// How often a symbol was called in this process, for tests: `fakeGpuCalls("cuMemAlloc_v2")`. -1 for a name not in the table.
 ///
 /// # Safety

@@ -160,12 +160,14 @@ pub(crate) fn attribute(machine: &Machine, unit: Unit, number: u32) -> Option<i3
                 64
             }
         }
-        88 => 1,
-        89..=92 => 1,
-        93 | 94 => 1,
+        88 => 0,
+        89..=91 => 1,
+        // The first versions of stream waits and writes.
+        92..=94 => 0,
         95 | 96 => 1,
         97 => shared_optin,
-        98 | 99 => 1,
+        98 => 0,
+        99 => 1,
         100 | 101 => 0,
         102 | 103 => 1,
         104 | 105 => 0,
@@ -188,7 +190,7 @@ pub(crate) fn attribute(machine: &Machine, unit: Unit, number: u32) -> Option<i3
         }
         109 => {
             if major >= 8 {
-                134_213_632
+                134_217_728
             } else {
                 0
             }

@@ -11,7 +11,7 @@ pub(crate) enum Missing {
 }
 
 /// The symbol a name means at a version: the newest that is not newer. With `per_thread`, the variant for the per-thread
-/// default stream where there is one.
+/// default stream where the name has any: before version 7.0 it then means nothing.
 pub(crate) fn lookup(name: &str, version: i32, per_thread: bool) -> Result<&'static Symbol, Missing> {
     let newest = |want: bool| {
         SYMBOLS
@@ -19,7 +19,8 @@ pub(crate) fn lookup(name: &str, version: i32, per_thread: bool) -> Result<&'sta
             .filter(|s| s.lookup == name && s.per_thread == want && s.since <= version)
             .max_by_key(|s| s.since)
     };
-    let found = if per_thread { newest(true).or_else(|| newest(false)) } else { newest(false) };
+    let varies = SYMBOLS.iter().any(|s| s.lookup == name && s.per_thread);
+    let found = newest(per_thread && varies);
     found.ok_or_else(|| if SYMBOLS.iter().any(|s| s.lookup == name) { Missing::OnlyNewer } else { Missing::NoSuchName })
 }
 
@@ -38,6 +39,7 @@ mod tests {
         assert_eq!(name("cuCtxSynchronize", 13000, false), Ok("cuCtxSynchronize_v2"));
         assert_eq!(name("cuStreamGetCaptureInfo", 12030, true), Ok("cuStreamGetCaptureInfo_v3_ptsz"));
         assert_eq!(name("cuMemcpy", 7000, true), Ok("cuMemcpy_ptds"));
+        assert_eq!(name("cuMemcpy", 6000, true), Err(Missing::OnlyNewer));
         assert_eq!(name("cuMemCreate", 10000, false), Err(Missing::OnlyNewer));
         assert_eq!(name("", 13000, false), Err(Missing::NoSuchName));
     }

@@ -16,6 +16,7 @@ impl Error {
     pub(crate) const INSUFFICIENT_SIZE: Self = Self(7);
     pub(crate) const DRIVER_NOT_LOADED: Self = Self(9);
     pub(crate) const TIMEOUT: Self = Self(10);
+    pub(crate) const FUNCTION_NOT_FOUND: Self = Self(13);
     pub(crate) const GPU_IS_LOST: Self = Self(15);
     pub(crate) const VERSION_MISMATCH: Self = Self(25);
     pub(crate) const UNKNOWN: Self = Self(999);

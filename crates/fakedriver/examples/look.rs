@@ -74,7 +74,8 @@ fn run(words: &[&str]) -> Result<(), NvmlError> {
         }
         ["links", card] => {
             let device = nvml.device_by_index(number(card))?;
-            for index in 0..nvml.device_count()? {
+            let others = (0..nvml.device_count()?).filter(|index| *index != number(card));
+            for index in others {
                 println!("{index} {:?}", device.topology_common_ancestor(nvml.device_by_index(index)?)?);
             }
             println!("link 0 {:?}", device.link_wrapper_for(0).is_active()?);

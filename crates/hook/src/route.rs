@@ -50,7 +50,8 @@ pub(crate) unsafe fn look_up(
                     *found = STATUS_NOT_FOUND;
                 }
             }
-            return NOT_FOUND;
+            // The second form says so by what it found, the first by its status.
+            return if found.is_null() { NOT_FOUND } else { SUCCESS };
         }
     }
     status

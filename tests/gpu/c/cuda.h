@@ -7,6 +7,7 @@
 #endif
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,9 +72,11 @@ enum { CUDA_SUCCESS = 0, CUDA_INVALID_VALUE = 1, CUDA_OUT_OF_MEMORY = 2, CUDA_IN
 EACH_FUNCTION(DECLARE)
 #undef DECLARE
 
+// The place in the program that was reached last, told when a signal ends it.
+static volatile int at_line __attribute__((unused));
 static int wrong __attribute__((unused)), checked __attribute__((unused));
-#define CHECK(condition, ...) do { checked++; if (!(condition)) { wrong++; printf("wrong, %s:%d: %s", __FILE__, __LINE__, #condition); printf("  " __VA_ARGS__); printf("\n"); } } while (0)
-#define MUST(call) do { CUresult must_ = (call); if (must_) { printf("%s:%d: %s: error %u\n", __FILE__, __LINE__, #call, must_); exit(1); } } while (0)
+#define CHECK(condition, ...) do { at_line = __LINE__; checked++; if (!(condition)) { wrong++; printf("wrong, %s:%d: %s", __FILE__, __LINE__, #condition); printf("  " __VA_ARGS__); printf("\n"); } } while (0)
+#define MUST(call) do { at_line = __LINE__; CUresult must_ = (call); if (must_) { printf("%s:%d: %s: error %u\n", __FILE__, __LINE__, #call, must_); exit(1); } } while (0)
 
 // Ends a test program: how many checks, and the exit status.
 static inline int done(void) {
@@ -81,8 +84,21 @@ static inline int done(void) {
   return wrong != 0;
 }
 
+static void tell_signal(int number) {
+  char text[96];
+  int length = snprintf(text, sizeof text, "ended by signal %d at or after line %d\n", number, at_line);
+  fflush(stdout);
+  if (write(1, text, (size_t)length) < 0) _exit(98);
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
 // Finds the driver.
 static inline void find_driver(void) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  signal(SIGSEGV, tell_signal);
+  signal(SIGBUS, tell_signal);
+  signal(SIGABRT, tell_signal);
   void *driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (!driver) { printf("%s\n", dlerror()); exit(77); }
 #define FIND(name, ...) name = (CUresult (*)(__VA_ARGS__))dlsym(driver, #name);

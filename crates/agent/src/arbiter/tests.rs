@@ -309,8 +309,8 @@ fn a_tenant_that_scribbles_over_its_ledger_takes_nothing_from_its_neighbour_and_
         let (start, mut had, mut time) = (Instant::now(), 0, 0);
         while start.elapsed() < Duration::from_millis(700) {
             for _ in 0..200 {
-                let reach = if numbers.next() % 2 == 0 { length } else { 600 << 10 };
-                let word = if numbers.next() % 4 == 0 { u64::MAX } else { numbers.next() };
+                let reach = if numbers.next().is_multiple_of(2) { length } else { 600 << 10 };
+                let word = if numbers.next().is_multiple_of(4) { u64::MAX } else { numbers.next() };
                 ledger.write_all_at(&word.to_le_bytes(), numbers.next() % (reach - 8)).unwrap();
             }
             let dirs: Vec<_> = all.iter().map(|c| c.dir.clone()).collect();
@@ -362,7 +362,7 @@ fn random_bytes_at_the_socket_harm_nobody() {
             bytes[4] = (numbers.next() % 7) as u8;
         }
         let _ = send(&socket, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
-        if numbers.next() % 8 == 0 {
+        if numbers.next().is_multiple_of(8) {
             kept.push(socket); // and says nothing more
         }
     }

@@ -107,6 +107,7 @@ pub(crate) fn cuMipmappedArrayCreate(
     }
     process.unsafe_in_capture()?;
     let id = process.handle();
+    let numMipmapLevels = numMipmapLevels.max(1);
     let levels: Vec<u64> = (0..numMipmapLevels.min(64)).map(|_| process.handle()).collect();
     on_context(&mut process, context, |p, on| p.memory.create_mipmap(on, id, shape, numMipmapLevels, &levels))?;
     put(pHandle, id)

@@ -48,6 +48,14 @@ pub(crate) fn cuDevicePrimaryCtxRelease_v2(dev: i32) -> Answer {
     Ok(())
 }
 
+/// The first form does not mind that nobody holds it.
+pub(crate) fn cuDevicePrimaryCtxRelease(dev: i32) -> Answer {
+    match cuDevicePrimaryCtxRelease_v2(dev) {
+        Err(Error::INVALID_CONTEXT) => Ok(()),
+        other => other,
+    }
+}
+
 pub(crate) fn cuDevicePrimaryCtxReset_v2(dev: i32) -> Answer {
     let (mut process, index, _) = on_device(dev)?;
     let device = &mut process.devices[index];
@@ -89,6 +97,12 @@ fn create(pctx: *mut u64, flags: u32, dev: i32) -> Answer {
     put(pctx, id)
 }
 
+/// Contexts of the first version of the API, for 32 bits, are no longer to be had.
+pub(crate) fn cuCtxCreate(pctx: *mut u64, _flags: u32, dev: i32) -> Answer {
+    drop(on_device(dev)?);
+    Err(if pctx.is_null() { Error::INVALID_VALUE } else { Error::OUT_OF_MEMORY })
+}
+
 pub(crate) fn cuCtxCreate_v2(pctx: *mut u64, flags: u32, dev: i32) -> Answer {
     create(pctx, flags, dev)
 }
@@ -125,7 +139,7 @@ pub(crate) fn cuCtxDestroy_v2(ctx: u64) -> Answer {
     let known =
         process.contexts.get(&ctx).ok_or(if ctx == 0 { Error::INVALID_VALUE } else { Error::INVALID_CONTEXT })?;
     if known.primary {
-        return Err(Error::INVALID_VALUE);
+        return Err(Error::INVALID_CONTEXT);
     }
     process.destroy_context(ctx)?;
     forget_current(ctx);
@@ -193,7 +207,9 @@ pub(crate) fn cuCtxGetDevice_v2(device: *mut i32, ctx: u64) -> Answer {
 pub(crate) fn cuCtxGetFlags(flags: *mut u32) -> Answer {
     let mut process = enter()?;
     let id = process.current()?;
-    put(flags, process.context(id)?.flags)
+    // Host memory is always mapped.
+    const MAP_HOST: u32 = 8;
+    put(flags, process.context(id)?.flags | MAP_HOST)
 }
 
 pub(crate) fn cuCtxSetFlags(flags: u32) -> Answer {
@@ -245,13 +261,15 @@ pub(crate) fn cuCtxGetLimit(pvalue: *mut usize, limit: u32) -> Answer {
 fn default_limit(limit: u32) -> Result<u64, Error> {
     Ok(match limit {
         0 => 1024,
-        1 => 8 << 20,
+        1 => 8_650_752,
         2 => 8 << 20,
         3 => return Err(Error::UNSUPPORTED_LIMIT),
         4 => 2048,
         5 => 64,
-        6 => 0,
-        7..=9 => return Err(Error::UNSUPPORTED_LIMIT),
+        6 => 11_796_480,
+        7 => 232_448,
+        8 => 0,
+        9 => return Err(Error::UNSUPPORTED_LIMIT),
         _ => return Err(Error::INVALID_VALUE),
     })
 }
@@ -332,7 +350,7 @@ pub(crate) fn cuCtxEnablePeerAccess(peerContext: u64, Flags: u32) -> Answer {
     }
     let (mine, theirs) = (process.context(id)?.unit, process.context(peerContext)?.unit);
     if mine == theirs {
-        return Err(Error::INVALID_CONTEXT);
+        return Err(Error::PEER_ACCESS_UNSUPPORTED);
     }
     if mine.instance_index().is_some() || theirs.instance_index().is_some() {
         return Err(Error::PEER_ACCESS_UNSUPPORTED);

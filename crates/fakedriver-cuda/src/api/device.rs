@@ -157,5 +157,5 @@ pub(crate) fn cuDeviceGetTexture1DLinearMaxWidth(
     if !matches!(numChannels, 1 | 2 | 4) {
         return Err(Error::INVALID_VALUE);
     }
-    put(maxWidthInElements, 268_435_456)
+    put(maxWidthInElements, 1 << 30)
 }

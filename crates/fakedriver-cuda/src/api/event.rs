@@ -60,7 +60,10 @@ fn not_captured(process: &mut Process, event: u64) -> Result<u64, Error> {
 
 pub(crate) fn cuEventQuery(hEvent: u64) -> Answer {
     let mut process = enter()?;
-    let context = not_captured(&mut process, hEvent)?;
+    let context = not_captured(&mut process, hEvent).map_err(|e| match e {
+        Error::CAPTURED_EVENT => Error::INVALID_VALUE,
+        other => other,
+    })?;
     process.step(divvy_fakedriver::sys::now());
     process.usable(context)?;
     let reached = process.events.get(hEvent).is_some_and(|e| e.is_reached());

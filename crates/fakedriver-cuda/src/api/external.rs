@@ -42,7 +42,7 @@ pub(crate) fn cuExternalMemoryGetMappedBuffer(
     let mut process = enter()?;
     let context = process.current()?;
     let asked = get(bufferDesc)?;
-    let whole = process.memory.chunk(extMem).map_err(|_| Error::INVALID_HANDLE)?.size;
+    let whole = process.memory.chunk(extMem).map_err(|_| Error::INVALID_VALUE)?.size;
     if asked.flags != 0 || asked.size == 0 || asked.offset + asked.size > whole || devPtr.is_null() {
         return Err(Error::INVALID_VALUE);
     }
@@ -58,5 +58,5 @@ pub(crate) fn cuDestroyExternalMemory(extMem: u64) -> Answer {
     let mut process = enter()?;
     let (machine, seat, unit) = (process.machine, process.seat, process.devices[0].unit);
     let on = On { machine, seat: &seat, unit, context: 0 };
-    process.memory.release_chunk(&on, extMem).map_err(|_| Error::INVALID_HANDLE)
+    process.memory.release_chunk(&on, extMem).map_err(|_| Error::INVALID_VALUE)
 }

@@ -35,23 +35,29 @@ pub(crate) fn cuGetErrorString(error_code: u32, pStr: *mut *const c_char) -> Ans
     if pStr.is_null() || error(error_code).is_none() { Err(Error::INVALID_VALUE) } else { Ok(()) }
 }
 
-fn find(name: *const c_char, place: *mut *mut c_void, version: i32, flags: u64) -> Result<(), Missing> {
+fn find(
+    name: *const c_char,
+    place: *mut *mut c_void,
+    version: i32,
+    flags: u64,
+) -> Result<Result<*mut c_void, Missing>, Error> {
     const PER_THREAD: u64 = 2;
+    if name.is_null() || place.is_null() || flags > 3 || version > process::look()?.spec.cuda {
+        return Err(Error::INVALID_VALUE);
+    }
     let found = lookup(&text(name).unwrap_or_default(), version, flags & PER_THREAD != 0);
     if crate::call::tracing() {
         eprintln!("fake driver: lookup {:?} {version} {flags}: {:?}", text(name), found.map(|s| s.name));
     }
-    offer(place, found.map_or(std::ptr::null_mut(), |s| s.address.0.cast_mut().cast()));
-    found.map(drop)
+    Ok(found.map(|s| s.address.0.cast_mut().cast()))
 }
 
+/// The first form leaves the place as it was when there is nothing to put there.
 pub(crate) fn cuGetProcAddress(symbol: *const c_char, pfn: *mut *mut c_void, cudaVersion: i32, flags: u64) -> Answer {
-    if symbol.is_null() || pfn.is_null() || flags > 3 {
-        return Err(Error::INVALID_VALUE);
-    }
-    find(symbol, pfn, cudaVersion, flags).map_err(|_| Error::NOT_FOUND)
+    put(pfn, find(symbol, pfn, cudaVersion, flags)?.map_err(|_| Error::NOT_FOUND)?)
 }
 
+/// The second succeeds with nothing, and says why.
 pub(crate) fn cuGetProcAddress_v2(
     symbol: *const c_char,
     pfn: *mut *mut c_void,
@@ -59,19 +65,16 @@ pub(crate) fn cuGetProcAddress_v2(
     flags: u64,
     symbolStatus: *mut u32,
 ) -> Answer {
-    if symbol.is_null() || pfn.is_null() || flags > 3 {
-        return Err(Error::INVALID_VALUE);
-    }
-    let found = find(symbol, pfn, cudaVersion, flags);
+    let found = find(symbol, pfn, cudaVersion, flags)?;
     offer(
         symbolStatus,
         match found {
-            Ok(()) => 0,
+            Ok(_) => 0,
             Err(Missing::NoSuchName) => 1,
             Err(Missing::OnlyNewer) => 2,
         },
     );
-    found.map_err(|_| Error::NOT_FOUND)
+    put(pfn, found.unwrap_or(std::ptr::null_mut()))
 }
 
 pub(crate) fn cuGetExportTable(ppExportTable: *mut *const c_void, pExportTableId: *const CUuuid) -> Answer {

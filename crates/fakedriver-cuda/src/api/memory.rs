@@ -122,6 +122,9 @@ pub(crate) fn cuMemHostAlloc(pp: *mut *mut c_void, bytesize: usize, Flags: u32) 
         return Err(Error::INVALID_VALUE);
     }
     process.unsafe_in_capture()?;
+    if bytesize == 0 {
+        return put(pp, std::ptr::null_mut());
+    }
     let unit = process.context(context)?.unit;
     let region = process.memory.allocate_host(unit, context, bytesize as u64, Flags)?;
     put(pp, region.base as *mut c_void)
@@ -131,6 +134,9 @@ pub(crate) fn cuMemFreeHost(p: *mut c_void) -> Answer {
     let mut process = enter()?;
     let current = process.current()?;
     process.unsafe_in_capture()?;
+    if p.is_null() {
+        return Ok(());
+    }
     let owner = process.memory.find(p as u64).map_or(current, |r| r.context);
     let owner = if process.contexts.contains_key(&owner) { owner } else { current };
     let mut process = context::settle(process, owner)?;
@@ -151,6 +157,10 @@ pub(crate) fn cuMemHostUnregister(p: *mut c_void) -> Answer {
     if p.is_null() {
         return Err(Error::INVALID_VALUE);
     }
+    let inside = process.memory.find(p as u64).is_some_and(|r| r.is_host() && r.base != p as u64);
+    if inside {
+        return Err(Error::INVALID_VALUE);
+    }
     process.memory.unregister_host(p as u64)
 }
 
@@ -169,7 +179,9 @@ pub(crate) fn cuMemHostGetFlags(pFlags: *mut u32, p: *mut c_void) -> Answer {
     process.current()?;
     let region = process.memory.find(p as u64).ok_or(Error::INVALID_VALUE)?;
     match region.kind {
-        Kind::HostAllocated { flags } | Kind::HostRegistered { flags } => put(pFlags, flags),
+        // What the driver allocates is always mapped.
+        Kind::HostAllocated { flags } => put(pFlags, flags | 2),
+        Kind::HostRegistered { flags } => put(pFlags, flags),
         _ => Err(Error::INVALID_VALUE),
     }
 }

@@ -185,6 +185,9 @@ fn allocation(process: &mut Process, params: &mut CUDA_MEM_ALLOC_NODE_PARAMS) ->
     }
     let device = usize::try_from(pool.location.id).map_err(|_| Error::INVALID_VALUE)?;
     let unit = process.devices.get(device).ok_or(Error::INVALID_VALUE)?.unit;
+    if params.bytes as u64 > process.machine.usable(unit) {
+        return Err(Error::OUT_OF_MEMORY);
+    }
     params.address = process.memory.graph_address(params.bytes as u64)?;
     Ok(Op::Allocate { unit, address: params.address, bytes: params.bytes as u64 })
 }

@@ -7,7 +7,7 @@ use divvy_fakedriver::machine::Unit;
 use crate::abi::{Answer, CUmemLocation_v1, Error};
 use crate::api::copy::cuMemcpyAsync;
 use crate::call::{array, get, put};
-use crate::memory::{Kind, Region};
+use crate::memory::{GRAIN, Kind, Region};
 use crate::process::{Process, enter};
 
 /// One attribute of a pointer, as the bytes it is written in.
@@ -40,14 +40,15 @@ fn attribute(process: &Process, number: u32, address: u64) -> Result<Vec<u8>, Er
         9 => word(u32::try_from(device).unwrap_or(0)),
         10 => word(matches!(region.kind, Kind::Linear).into()),
         11 | 19 => long(region.base),
-        12 | 18 => long(region.size),
+        12 => long(region.size),
+        18 => long(if matches!(region.kind, Kind::Linear) { region.size.next_multiple_of(GRAIN) } else { region.size }),
         13 => word(1),
         14 => word(if matches!(region.kind, Kind::Mapped { .. }) { 1 } else { 0 }),
         15 => word((!region.is_host() && !managed).into()),
         16 => word(access(&region)),
         17 => long(if let Kind::Pooled { pool } = region.kind { pool } else { 0 }),
         20 => long(region.id),
-        21 => word(0),
+        21 => word(matches!(region.kind, Kind::Linear).into()),
         _ => Err(Error::INVALID_VALUE),
     }
 }

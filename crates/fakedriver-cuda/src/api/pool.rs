@@ -162,7 +162,10 @@ pub(crate) fn cuMemPoolSetAccess(pool: u64, map: *const CUmemAccessDesc_v1, coun
     for right in rights {
         let known = right.location.kind == DEVICE && usize::try_from(right.location.id).is_ok_and(|d| d < devices);
         let own = right.location.id == pool.device && right.flags != 3;
-        if !known || own || !matches!(right.flags, 0 | 1 | 3) {
+        if own {
+            return Err(Error::INVALID_DEVICE);
+        }
+        if !known || !matches!(right.flags, 0 | 1 | 3) {
             return Err(Error::INVALID_VALUE);
         }
         pool.access.insert(right.location.id, right.flags);
@@ -187,6 +190,9 @@ fn allocate(place: *mut u64, bytes: usize, pool: Option<u64>, stream: u64) -> An
     let id = process.resolve_stream(stream)?;
     if place.is_null() {
         return Err(Error::INVALID_VALUE);
+    }
+    if bytes == 0 {
+        return put(place, 0);
     }
     let context = process.engine.stream(id).map_or(0, |s| s.context);
     let pool = match pool {

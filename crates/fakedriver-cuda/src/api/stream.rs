@@ -138,6 +138,37 @@ fn word(stream: u64, operation: u32, address: u64, value: u64, flags: u32) -> An
     process.enqueue(id, Op::Words(vec![op]))
 }
 
+/// The first forms have to be switched on in the kernel's part of the driver, which nobody does.
+pub(crate) fn cuStreamWaitValue32(_stream: u64, _addr: u64, _value: u32, _flags: u32) -> Answer {
+    drop(enter()?);
+    Err(Error::NOT_SUPPORTED)
+}
+
+pub(crate) fn cuStreamWaitValue64(_stream: u64, _addr: u64, _value: u64, _flags: u32) -> Answer {
+    drop(enter()?);
+    Err(Error::NOT_SUPPORTED)
+}
+
+pub(crate) fn cuStreamWriteValue32(_stream: u64, _addr: u64, _value: u32, _flags: u32) -> Answer {
+    drop(enter()?);
+    Err(Error::NOT_SUPPORTED)
+}
+
+pub(crate) fn cuStreamWriteValue64(_stream: u64, _addr: u64, _value: u64, _flags: u32) -> Answer {
+    drop(enter()?);
+    Err(Error::NOT_SUPPORTED)
+}
+
+pub(crate) fn cuStreamBatchMemOp(
+    _stream: u64,
+    _count: u32,
+    _paramArray: *mut CUstreamBatchMemOpParams,
+    _flags: u32,
+) -> Answer {
+    drop(enter()?);
+    Err(Error::NOT_SUPPORTED)
+}
+
 pub(crate) fn cuStreamWaitValue32_v2(stream: u64, addr: u64, value: u32, flags: u32) -> Answer {
     word(stream, 1, addr, value.into(), flags)
 }

@@ -12,7 +12,7 @@ use super::{GRAIN, Kind, Memory, On, Region};
 use crate::abi::Error;
 use crate::engine::StreamId;
 
-/// What a pool takes at least.
+/// A pool takes multiples of this.
 const PIECE: u64 = 32 << 20;
 /// Every address is a multiple of this.
 const ALIGN: u64 = 512;
@@ -88,10 +88,8 @@ impl Pool {
     fn grow(&mut self, by: &On, room: u64, space: &mut Space) -> Result<(), Error> {
         let exact = room.checked_next_multiple_of(GRAIN).ok_or(Error::OUT_OF_MEMORY)?;
         let fits = |piece: u64| self.max == 0 || self.reserved + piece <= self.max.next_multiple_of(GRAIN);
-        let piece = [exact.max(PIECE), exact]
-            .into_iter()
-            .find(|&p| fits(p) && self.charge(by, p))
-            .ok_or(Error::OUT_OF_MEMORY)?;
+        let whole = room.checked_next_multiple_of(PIECE).ok_or(Error::OUT_OF_MEMORY)?;
+        let piece = [whole, exact].into_iter().find(|&p| fits(p) && self.charge(by, p)).ok_or(Error::OUT_OF_MEMORY)?;
         let Some(base) = space.take(piece) else {
             self.credit(by, piece);
             return Err(Error::OUT_OF_MEMORY);
@@ -166,7 +164,7 @@ impl Memory {
             base = pool.free.take(room);
         }
         let base = base.ok_or(Error::OUT_OF_MEMORY)?;
-        pool.used += room;
+        pool.used += size;
         pool.used_high = pool.used_high.max(pool.used);
         let unit = match pool.home {
             Home::Device(unit) => unit,
@@ -182,7 +180,7 @@ impl Memory {
         self.regions.remove(&address);
         let room = region.size.next_multiple_of(ALIGN);
         let pool = self.pools.get_mut(&pool).ok_or(Error::INVALID_VALUE)?;
-        pool.used -= room;
+        pool.used -= region.size;
         pool.pending.push((stream, address, room));
         Ok(())
     }

@@ -254,7 +254,12 @@ impl Memory {
 
     /// `cuMemUnmap`: whole mappings only.
     pub(crate) fn unmap(&mut self, by: &On, base: u64, size: u64) -> Result<(), Error> {
-        let mapped = self.mappings(base, size)?;
+        if base == 0 || size == 0 {
+            return Err(Error::INVALID_VALUE);
+        }
+        // There is nothing wrong with addresses behind which nothing is.
+        let nothing = self.regions.range(..base.saturating_add(size)).next_back().is_none_or(|(_, r)| r.end() <= base);
+        let mapped = if nothing { Vec::new() } else { self.mappings(base, size)? };
         for region in mapped {
             self.regions.remove(&region.base);
             self.backing.forget(region.base, region.size);

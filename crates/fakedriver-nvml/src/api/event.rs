@@ -10,7 +10,7 @@ use crate::abi::{Answer, Error, nvmlEventData_t};
 use crate::call::{card, handle, machine, put};
 
 const XID_CRITICAL_ERROR: u64 = 8;
-const SUPPORTED: u64 = 0x1f;
+const SUPPORTED: u64 = 0xff9f;
 
 /// For each card of each set, how many XIDs it has seen.
 type Sets = HashMap<u64, HashMap<usize, u64>>;

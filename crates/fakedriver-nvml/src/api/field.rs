@@ -66,7 +66,7 @@ pub(crate) fn nvmlDeviceGetFieldValues(device: u64, valuesCount: i32, values: *m
         field.latency = 1;
         match value(machine, card, field.field) {
             Some((kind, value)) => (field.kind, field.value, field.outcome) = (kind, value, 0),
-            None => field.outcome = Error::NOT_SUPPORTED.0,
+            None => field.outcome = Error::INVALID_ARGUMENT.0,
         }
         put(place, field)?;
     }

@@ -24,7 +24,7 @@ pub(crate) fn nvmlDeviceGetMemoryInfo_v2(device: u64, memory: *mut nvmlMemory_v2
     let (machine, unit) = self::device(device)?;
     let version = get(memory)?.version;
     if version != version_of::<nvmlMemory_v2_t>(2) {
-        return Err(Error::VERSION_MISMATCH);
+        return Err(Error::FUNCTION_NOT_FOUND);
     }
     let (total, reserved, used) = (machine.memory(unit), machine.reserved(unit), used(machine, unit));
     put(memory, nvmlMemory_v2_t { version, total, reserved, free: total.saturating_sub(used + reserved), used })

@@ -32,7 +32,7 @@ pub(crate) fn nvmlDeviceIsMigDeviceHandle(device: u64, isMigDevice: *mut u32) ->
 
 pub(crate) fn nvmlDeviceGetMigDeviceHandleByIndex(device: u64, index: u32, migDevice: *mut u64) -> Answer {
     let (machine, card) = card(device)?;
-    let Some(instances) = &machine.spec.cards[card].mig else { return Err(Error::NOT_SUPPORTED) };
+    let Some(instances) = &machine.spec.cards[card].mig else { return Err(Error::NOT_FOUND) };
     if index >= 7 {
         return Err(Error::INVALID_ARGUMENT);
     }

@@ -42,7 +42,7 @@ pub(crate) fn nvmlDeviceGetComputeMode(device: u64, mode: *mut u32) -> Answer {
 pub(crate) fn nvmlDeviceSetComputeMode(device: u64, mode: u32) -> Answer {
     card(device)?;
     if !matches!(mode, 0 | 2 | 3) {
-        Err(Error::INVALID_ARGUMENT)
+        Err(Error::UNKNOWN)
     } else {
         remember(device, Setting::ComputeMode, Some(mode.into()))
     }

@@ -8,6 +8,9 @@ use crate::call::{card, get, handle, machine, put};
 
 pub(crate) fn nvmlDeviceGetTopologyCommonAncestor(device1: u64, device2: u64, pathInfo: *mut u32) -> Answer {
     let ((machine, a), (_, b)) = (card(device1)?, card(device2)?);
+    if a == b {
+        return Err(Error::NOT_SUPPORTED);
+    }
     put(pathInfo, machine.spec.common_ancestor(a, b))
 }
 
@@ -66,9 +69,6 @@ pub(crate) fn nvmlDeviceGetP2PStatus(device1: u64, device2: u64, p2pIndex: u32, 
 /// The links of a card: how many, and the card at the far end of each (none where they end in switches).
 fn link(machine: &Machine, card: usize, link: u32) -> Result<Option<usize>, Error> {
     let model = machine.spec.cards[card].model;
-    if link >= 18.max(model.nvlinks) {
-        return Err(Error::INVALID_ARGUMENT);
-    }
     if link >= model.nvlinks {
         return Err(Error::NOT_SUPPORTED);
     }

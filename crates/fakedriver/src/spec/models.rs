@@ -89,7 +89,7 @@ pub const MODELS: &[Model] = &[
         architecture: 9,
         sm_clock: 1980,
         memory_clock: 3201,
-        bus_width: 6144,
+        bus_width: 6016,
         l2: 60,
         power: 700,
         bar1: 262_144,

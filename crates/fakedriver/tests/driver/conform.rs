@@ -66,7 +66,9 @@ fn every_name_version_and_flag_reaches_the_symbol_of_the_table() {
         assert_eq!(found[0], "exported", "{line}");
         assert_eq!(found[1], found[2], "flags 0 and 1 mean the same: {line}");
         let variant = format!("_{stream}");
-        assert!(found[1..].iter().all(|f| f.starts_with(name)), "{line}");
+        // A name with variants per thread has none before they came.
+        let before = found[3] == "none" && rest.split_once('/').unwrap().0.parse::<u32>().unwrap() < 7000;
+        assert!(found[1..3].iter().all(|f| f.starts_with(name)) && (before || found[3].starts_with(name)), "{line}");
         assert!(stream == "-" || found[3].ends_with(&variant), "flag 2 gives the per-thread variant: {line}");
         rows += 1;
     }
@@ -80,7 +82,7 @@ const PROMISED: &[&str] = &[
     "cuMemAlloc_v2 too-much = 2",
     "cuMemAllocAsync 1MiB = 0 took=33554432",
     "cuMemPoolGetAttribute reserved-synchronized = 0 0",
-    "cuMemPoolGetAttribute reserved-kept = 0 104857600",
+    "cuMemPoolGetAttribute reserved-kept = 0 134217728",
     "cuMemAllocFromPoolAsync second-200MiB = 2",
     "cuMemCreate 64MiB = 0 took=67108864",
     "cuMemRelease retain = 0 freed=0",
@@ -91,7 +93,7 @@ const PROMISED: &[&str] = &[
     "cuIpcOpenMemHandle_v2 child = 0 took=0",
     "cuMemcpyDtoH_v2 written-by-child = 0 66",
     "cuDeviceGetGraphMemAttribute reserved-after = 0 67108864",
-    "cuGraphLaunch too-much-memory = 2",
+    "cuGraphAddMemAllocNode too-much = 2",
     "cuStreamSynchronize after-bad-write = 719",
     "cuCtxSynchronize broken-context = 719",
     "cuMemAlloc_v2 in-global-capture = 900",
@@ -111,7 +113,8 @@ fn charges_refusals_and_order_are_as_promised() {
 }
 
 /// Compares what a card said with what we say, line by line: how many lines were compared, and how they differ. Lines that depend
-/// on the machine are left out, and so are the differences that are allowed (`symbol case: reason`, one a line).
+/// on the machine are left out, and so are the differences that are allowed (`symbol case: reason`, one a line; `*` at the end of a case
+/// stands for any).
 fn compare(card: &str, ours: &str, allowed: &str) -> (usize, Vec<String>) {
     let lines = |text: &str| -> BTreeMap<String, String> {
         let facts = text.lines().filter(|l| !l.starts_with(['#', '~'])).filter_map(|l| l.split_once(" ="));
@@ -124,12 +127,22 @@ fn compare(card: &str, ours: &str, allowed: &str) -> (usize, Vec<String>) {
         told
     };
     let (card, ours) = (lines(card), lines(ours));
-    let excused = |what: &str| allowed.lines().any(|l| l.split_once(": ").is_some_and(|(known, _)| known == what));
+    let excused = |what: &str| {
+        allowed.lines().filter_map(|l| l.split_once(": ")).any(|(known, _)| match known.strip_suffix('*') {
+            Some(start) => what.starts_with(start),
+            None => known == what,
+        })
+    };
     let mut differences = Vec::new();
     for (what, said) in &card {
+        // Where the card's driver crashes there is no answer to be held to.
+        if said == "crash" {
+            continue;
+        }
         match ours.get(what) {
             Some(answer) if answer == said || excused(what) => {}
             Some(answer) => differences.push(format!("{what}: the card {said}, we {answer}")),
+            None if excused(what) => {}
             None => differences.push(format!("{what}: the card {said}, we do not ask")),
         }
     }
@@ -145,7 +158,7 @@ fn comparison_finds_what_differs_and_leaves_out_what_may() {
     let card =
         "# device\n~cuDeviceGetCount plain = 0 8\ncuInit plain = 0\ncuMemAlloc_v2 zero = 1\ncuCtxGetLimit 7 = 0 64\n";
     let ours = "cuInit plain = 0\n~cuDeviceGetCount plain = 0 1\ncuMemAlloc_v2 zero = 2\ncuCtxGetLimit 7 = 215 777\n";
-    let (compared, differences) = compare(card, ours, "cuCtxGetLimit 7: not simulated\n");
+    let (compared, differences) = compare(card, ours, "cuCtxGet*: not simulated\n");
     assert_eq!((compared, differences), (3, vec!["cuMemAlloc_v2 zero: the card 1, we 2".to_owned()]));
 }
 

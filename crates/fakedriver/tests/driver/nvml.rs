@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use divvy_fakedriver::machine::Unit;
 
-use crate::support::{Host, eventually, installed, target_dir, wheel};
+use crate::support::{Host, comes_to, eventually, installed, target_dir, wheel};
 
 /// What the `look` example prints.
 fn look(host: &Host, words: &[&str]) -> Vec<String> {
@@ -54,10 +54,12 @@ fn mig_instances_are_devices_of_their_own() {
     let other = host.machine.spec.cards[0].mig.as_ref().unwrap()[1].uuid.clone();
     let mut beside = host.tenant_with(&[("CUDA_VISIBLE_DEVICES", &other)]);
     beside.ask("ctx 0");
-    on_instance.tell("spin spin_us_200 50 500");
-    let kernels = beside.numbers("spin spin_us_200 50 500")[0];
-    assert!(kernels >= 2300, "{kernels} of 2500");
-    on_instance.hear();
+    comes_to("kernels of 2500", 2300..2600, || {
+        on_instance.tell("spin spin_us_200 50 500");
+        let kernels = beside.numbers("spin spin_us_200 50 500")[0];
+        on_instance.hear();
+        kernels
+    });
     assert_eq!(host.machine.switches(Unit::instance(0, 0)), 0);
 }
 
@@ -65,7 +67,7 @@ fn mig_instances_are_devices_of_their_own() {
 fn topology_tells_what_joins_the_cards() {
     let host = Host::new("4xH200 nvlink=pairs");
     let seen = look(&host, &["links", "0"]);
-    assert_eq!(seen, ["0 Internal", "1 Node", "2 System", "3 System", "link 0 true"]);
+    assert_eq!(seen, ["1 Node", "2 System", "3 System", "link 0 true"]);
     let host = Host::new("2xT4");
     assert_eq!(
         look(&host, &["links", "0"]).last().unwrap(),
@@ -125,7 +127,6 @@ fn a_killed_process_leaves_the_list() {
 fn pynvml_works_on_it() {
     let host = Host::new("2xH200");
     let mut tenant = host.ready();
-    tenant.ask("spin spin_us_500 20 500");
     let script = "
 import pynvml as n
 n.nvmlInit()
@@ -144,7 +145,14 @@ n.nvmlShutdown()
 ";
     let mut command = host.command("python3");
     command.env("PYTHONPATH", wheel("nvidia-ml-py", "13.580.65"));
-    let output = command.args(["-c", script]).output().unwrap();
+    command.args(["-c", script]);
+    // Samples are of the last moments, and a busy machine may be late.
+    let mut output = None;
+    eventually("there are samples", || {
+        tenant.ask("spin spin_us_500 20 500");
+        output.insert(command.output().unwrap()).status.success()
+    });
+    let output = output.unwrap();
     let said = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines.len(), 6, "{said}{}", String::from_utf8_lossy(&output.stderr));

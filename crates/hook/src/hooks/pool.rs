@@ -124,7 +124,10 @@ unsafe fn take(
             (Keep::Yes, ())
         });
     };
-    if let Err(status) = keep_promise(member, pool, &seen, missing) {
+    // A pool that another thread has just grown over the limit is not grown once more, whatever is booked for it.
+    let over = missing == 0 && member.ledger.used(device) > limit(member, device);
+    let charged = if over { charge(member, &seen, 0) } else { keep_promise(member, pool, &seen, missing) };
+    if let Err(status) = charged {
         take_back();
         return status;
     }
@@ -178,8 +181,11 @@ fn keep_promise(member: Member, handle: u64, pool: &Pool, promised: u64) -> Resu
 /// Whether a pool has to be asked, although nothing had to be charged.
 fn doubtful(member: Member, pool: &Pool) -> bool {
     let device = usize::from(pool.device);
-    let limit = member.gate.limits(device).map_or(u64::MAX, |l| l.memory);
-    pool.unverified > UNVERIFIED || member.ledger.used(device) > limit / 2
+    pool.unverified > UNVERIFIED || member.ledger.used(device) > limit(member, device) / 2
+}
+
+fn limit(member: Member, device: usize) -> u64 {
+    member.gate.limits(device).map_or(u64::MAX, |l| l.memory)
 }
 
 /// Asks what a pool holds after it may have grown, and charges the rest. Whether that is too much.

@@ -86,7 +86,7 @@ static int echo(int index, const uint64_t *arguments) {
 }
 "#;
 
-/// As the real one has it: the newest form at the version, the per-thread one if asked for and there is one.
+/// As the real one has it: the newest form at the version, the per-thread one if asked for and the name has any.
 const LOOK_UP: &str = r#"
 // Of a driver newer than the tables: a function nobody knows, and a new form of one that everybody does.
 int cuMemFromTheFuture(void) { return 77; }
@@ -95,22 +95,23 @@ static void *find(const char *name, int version, uint64_t flags) {
   if (!strcmp(name, "cuMemFromTheFuture")) return cuMemFromTheFuture;
   if (!strcmp(name, "cuMemAlloc") && version >= 14000) return cuMemAlloc_v9;
   struct row *best = NULL;
-  int wanted = flags == 2;
-  for (int round = 0; round < 2 && !best; round++, wanted = 0)
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+  int wanted = 0;
+  for (size_t i = 0; flags == 2 && i < sizeof rows / sizeof *rows; i++) wanted |= !strcmp(rows[i].lookup, name) && rows[i].per_thread;
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
       if (!strcmp(rows[i].lookup, name) && rows[i].since <= version && rows[i].per_thread == wanted && (!best || rows[i].since > best->since))
         best = &rows[i];
   return best ? best->address : NULL;
 }
 int cuGetProcAddress(const char *name, void **function, int version, uint64_t flags) {
   if (!name || !function) return 1;
-  *function = find(name, version, flags);
-  return *function ? 0 : 500;
+  void *found = find(name, version, flags);
+  if (found) *function = found;
+  return found ? 0 : 500;
 }
 int cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status) {
   if (!name || !function) return 1;
   *function = find(name, version, flags);
   if (status) *status = *function ? 0 : 1;
-  return *function ? 0 : 500;
+  return 0;
 }
 "#;
