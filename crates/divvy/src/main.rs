@@ -4,6 +4,8 @@ use clap::{Parser, Subcommand};
 
 mod controller;
 mod crds;
+mod dashboard;
+mod demo;
 mod flags;
 mod scheduler;
 mod simnode;
@@ -24,6 +26,10 @@ enum Command {
     Scheduler(scheduler::Args),
     /// The admission webhook
     Webhook(webhook::Args),
+    /// The dashboard, read-only, by Kubernetes token
+    Dashboard(dashboard::Args),
+    /// A simulated cluster in this process, with the real control plane: no Kubernetes, no GPU
+    Demo(demo::Args),
     /// Print the custom resource definitions
     Crds,
     /// Simulated GPU nodes on any API server, for trials and benchmarks
@@ -36,6 +42,8 @@ fn main() -> std::process::ExitCode {
         Command::Controller(args) => flags::block_on(controller::run(args)),
         Command::Scheduler(args) => flags::block_on(scheduler::run(args)),
         Command::Webhook(args) => flags::block_on(webhook::run(args)),
+        Command::Dashboard(args) => flags::block_on(dashboard::run(args)),
+        Command::Demo(args) => flags::block_on(demo::run(args)),
         Command::Crds => crds::print(),
         Command::Simnode(args) => flags::block_on(simnode::run(args)),
     };

@@ -1,0 +1,160 @@
+//! Who may look: a bearer token is reviewed by the API server, and so is what its owner may see.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use divvy_cluster::effect::Failure;
+use divvy_cluster::post;
+use kube::Client;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// How long an answer of the API server is believed.
+const BELIEVED: Duration = Duration::from_secs(30);
+/// Namespaces asked about one by one. A viewer of more than that is better given a role for the whole cluster.
+const ASKED: usize = 500;
+
+/// What a viewer may see by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// Everything.
+    All,
+    /// Pods of these namespaces; of others only how much they hold.
+    Only(Arc<BTreeSet<String>>),
+}
+
+impl Sight {
+    /// May pods of a namespace be seen?
+    pub fn sees(&self, namespace: &str) -> bool {
+        match self {
+            Sight::All => true,
+            Sight::Only(namespaces) => namespaces.contains(namespace),
+        }
+    }
+
+    /// The namespaces, if not all.
+    pub(crate) fn only(&self) -> Option<Vec<String>> {
+        match self {
+            Sight::All => None,
+            Sight::Only(namespaces) => Some(namespaces.iter().cloned().collect()),
+        }
+    }
+}
+
+/// Why somebody may not look.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denied {
+    /// No token, or none the API server knows.
+    #[error("sign in with a Kubernetes token: `kubectl create token SERVICEACCOUNT`")]
+    NoToken,
+    /// The API server knows it, but it may see nothing.
+    #[error("{user} may list pods in no namespace; bind it to a role that may")]
+    Nothing {
+        /// Who.
+        user: String,
+    },
+    /// The API server could not be asked.
+    #[error("the API server cannot be asked who you are: {0}")]
+    Unavailable(String),
+}
+
+/// How viewers are let in.
+#[derive(Clone)]
+pub enum Access {
+    /// Everybody sees everything: the demo, on this machine alone.
+    Open,
+    /// By Kubernetes token.
+    Kubernetes(Arc<Gate>),
+}
+
+/// What the API server said about tokens, by their digest, and when.
+type Known = BTreeMap<[u8; 32], (Instant, Result<Sight, Denied>)>;
+
+/// Asks the API server, and remembers for a while.
+pub struct Gate {
+    client: Client,
+    known: Mutex<Known>,
+}
+
+impl Access {
+    /// By Kubernetes token, reviewed through this client.
+    pub fn kubernetes(client: Client) -> Access {
+        Access::Kubernetes(Arc::new(Gate { client, known: Mutex::default() }))
+    }
+
+    /// What the owner of a token may see, of these namespaces.
+    pub async fn sight(&self, token: Option<&str>, namespaces: Vec<String>) -> Result<Sight, Denied> {
+        match self {
+            Access::Open => Ok(Sight::All),
+            Access::Kubernetes(gate) => gate.sight(token.ok_or(Denied::NoToken)?, namespaces).await,
+        }
+    }
+}
+
+impl Gate {
+    async fn sight(&self, token: &str, namespaces: Vec<String>) -> Result<Sight, Denied> {
+        let name: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        if let Some((at, sight)) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&name)
+            && at.elapsed() < BELIEVED
+        {
+            return sight.clone();
+        }
+        let sight = self.ask(token, namespaces).await;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (at, _)| at.elapsed() < BELIEVED);
+        if !matches!(sight, Err(Denied::Unavailable(_))) {
+            known.insert(name, (Instant::now(), sight.clone()));
+        }
+        sight
+    }
+
+    async fn ask(&self, token: &str, namespaces: Vec<String>) -> Result<Sight, Denied> {
+        let unavailable = |failure: Failure| Denied::Unavailable(failure.to_string());
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+        let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+        let reviewed: Value = post(&self.client, path, &review).await.map_err(unavailable)?;
+        if reviewed["status"]["authenticated"] != true {
+            return Err(Denied::NoToken);
+        }
+        let user = reviewed["status"]["user"].clone();
+        if self.may_list_pods(&user, None).await.map_err(unavailable)? {
+            return Ok(Sight::All);
+        }
+        let mut seen = BTreeSet::new();
+        for namespace in namespaces.into_iter().take(ASKED) {
+            if self.may_list_pods(&user, Some(&namespace)).await.map_err(unavailable)? {
+                seen.insert(namespace);
+            }
+        }
+        if seen.is_empty() {
+            let user = user["username"].as_str().unwrap_or("the token's owner").to_owned();
+            return Err(Denied::Nothing { user });
+        }
+        Ok(Sight::Only(Arc::new(seen)))
+    }
+
+    async fn may_list_pods(&self, user: &Value, namespace: Option<&str>) -> Result<bool, Failure> {
+        let mut attributes = json!({"verb": "list", "resource": "pods"});
+        if let Some(namespace) = namespace {
+            attributes["namespace"] = json!(namespace);
+        }
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": user["username"],
+                "uid": user["uid"],
+                "groups": user["groups"],
+                "extra": user["extra"],
+                "resourceAttributes": attributes,
+            },
+        });
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let reviewed: Value = post(&self.client, path, &review).await?;
+        Ok(reviewed["status"]["allowed"] == true)
+    }
+}
+
+#[cfg(test)]
+mod tests;
