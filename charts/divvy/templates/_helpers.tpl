@@ -1,0 +1,31 @@
+{{- define "divvy.image" -}}
+{{- $tag := .root.Values.image.tag | default .root.Chart.AppVersion -}}
+{{- with .root.Values.image.registry }}{{ . }}/{{ end }}{{ .name }}:{{ $tag }}
+{{- end }}
+
+{{- define "divvy.labels" -}}
+app.kubernetes.io/name: divvy
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "divvy.pull" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What every container that needs no rights gets: the "restricted" level. */}}
+{{- define "divvy.restricted" -}}
+allowPrivilegeEscalation: false
+capabilities: {drop: ["ALL"]}
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
