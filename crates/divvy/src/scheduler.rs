@@ -75,11 +75,7 @@ pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags
         service.tasks.add("extender", http::serve(listener, routes, None, stop.clone()));
     }
     let scheduler = Scheduler {
-        options: Options {
-            name: flags.scheduler_name.clone(),
-            at_once: flags.binds_at_once.max(1),
-            ..Options::default()
-        },
+        options: Options { name: flags.scheduler_name.clone(), at_once: flags.binds_at_once.max(1) },
         effects: KubeEffects::new(service.client.clone(), &flags.scheduler_name),
         changes,
         relist,

@@ -117,9 +117,13 @@ impl Metrics {
         self.violations.inc_by(counts.violations);
     }
 
+    /// Whether this replica decides.
+    pub fn leads(&self, leads: bool) {
+        self.leading.set(i64::from(leads));
+    }
+
     /// Shows where things stand. Walks all nodes: called every few seconds, not per decision.
-    pub fn show(&self, world: &World, leading: bool, now: divvy_core::time::Time) {
-        self.leading.set(i64::from(leading));
+    pub fn show(&self, world: &World, now: divvy_core::time::Time) {
         let standing = world.standing(now);
         for (state, pods) in standing.pods {
             self.queue.get_or_create(&Stand { state }).set(pods);

@@ -27,13 +27,11 @@ pub struct Options {
     pub name: String,
     /// Binds and evictions under way at once.
     pub at_once: usize,
-    /// Pods decided before the loop looks at changes again.
-    pub round: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { name: divvy_core::keys::SCHEDULER.into(), at_once: 64, round: 32 }
+        Options { name: divvy_core::keys::SCHEDULER.into(), at_once: 64 }
     }
 }
 
@@ -48,6 +46,11 @@ const TALES: usize = 5_000;
 /// Events and conditions being written at once: fewer while binds are under way.
 const TELLING: usize = 8;
 const TELLING_BESIDE: usize = 2;
+
+/// Pods decided before the loop looks at changes again: as many as take about this long.
+const ROUND: Duration = Duration::from_millis(20);
+const FEWEST: usize = 8;
+const MOST: usize = 1024;
 
 /// What is answered before everything was told.
 const EARLY: &str = "this replica does not know the cluster well enough yet; try again";
@@ -83,8 +86,11 @@ struct Loop<E> {
     world: World,
     parts: Scheduler<E>,
     work: JoinSet<Done>,
-    /// Binds and evictions under way.
+    /// Binds and evictions under way, and those that wait for a turn.
     flying: usize,
+    urgent: VecDeque<Effect>,
+    /// Seconds one decision took, lately.
+    pace: f64,
     /// Events and conditions under way, and those that wait for a turn.
     telling: usize,
     tales: VecDeque<Effect>,
@@ -116,6 +122,8 @@ impl<E: Effects> Scheduler<E> {
             parts: self,
             work,
             flying: 0,
+            urgent: VecDeque::new(),
+            pace: 0.001,
             telling: 0,
             tales: VecDeque::new(),
             leading: false,
@@ -156,7 +164,7 @@ impl<E: Effects> Loop<E> {
                     self.world.tick(now());
                     if shown.elapsed() > SHOW {
                         shown = Instant::now();
-                        self.parts.metrics.show(&self.world, self.leading, now());
+                        self.parts.metrics.show(&self.world, now());
                     }
                 }
                 () = std::future::ready(()), if more => {}
@@ -175,13 +183,16 @@ impl<E: Effects> Loop<E> {
     /// Lets what is under way come to its end: an answer that nobody hears is a pod that somebody has to look at.
     async fn drain(&mut self) {
         self.tales.clear();
+        self.urgent.clear();
         while let Some(Ok(done)) = self.work.join_next().await {
             self.done(done);
         }
     }
 
     fn may_decide(&self) -> bool {
-        self.leading && self.barrier.is_none() && self.world.is_complete() && self.flying < self.parts.options.at_once
+        // With a few turns' worth of binds waiting, more decisions would only be older when they are carried out.
+        let ahead = self.urgent.len() < 2 * self.parts.options.at_once;
+        self.leading && self.barrier.is_none() && self.world.is_complete() && ahead
     }
 
     fn stand(&mut self, standing: &Standing) {
@@ -192,10 +203,15 @@ impl<E: Effects> Loop<E> {
             let _ = self.parts.relist.send(self.lists);
         }
         if !leads && self.leading {
+            // Decided, not yet sent: whoever leads now decides anew.
+            for effect in std::mem::take(&mut self.urgent) {
+                self.world.done(&effect, Err(Failure::Blocked { message: "the lead was lost".into() }), now());
+            }
             self.world.follow();
             self.tales.clear();
         }
         self.leading = leads;
+        self.parts.metrics.leads(leads);
     }
 
     fn take_in(&mut self, changes: &mut Vec<Change>) {
@@ -291,10 +307,14 @@ impl<E: Effects> Loop<E> {
             return;
         }
         let began = Instant::now();
-        let room = self.parts.options.at_once.saturating_sub(self.flying);
-        self.world.decide(now(), room.min(self.parts.options.round));
-        self.parts.metrics.took("decide", began.elapsed().as_secs_f64());
-        self.parts.metrics.add(&std::mem::take(&mut self.world.counts));
+        let most = (ROUND.as_secs_f64() / self.pace) as usize;
+        self.world.decide(now(), most.clamp(FEWEST, MOST));
+        let (took, counts) = (began.elapsed().as_secs_f64(), std::mem::take(&mut self.world.counts));
+        if counts.attempts > 0 {
+            self.pace = (0.7 * self.pace + 0.3 * took / counts.attempts as f64).max(1e-6);
+            self.parts.metrics.took("decide", took);
+        }
+        self.parts.metrics.add(&counts);
     }
 
     fn dispatch(&mut self) {
@@ -312,11 +332,15 @@ impl<E: Effects> Loop<E> {
                     }
                     self.tales.push_back(effect);
                 }
-                urgent => {
-                    self.flying += 1;
-                    self.start(urgent);
-                }
+                // Room that others wait for comes before places that are kept already.
+                Effect::Evict(_) => self.urgent.push_front(effect),
+                _ => self.urgent.push_back(effect),
             }
+        }
+        while self.flying < self.parts.options.at_once {
+            let Some(urgent) = self.urgent.pop_front() else { break };
+            self.flying += 1;
+            self.start(urgent);
         }
         for target in looks {
             let (effects, reader) = (self.parts.effects.clone(), self.parts.reader.clone());

@@ -13,6 +13,7 @@ mod ports;
 mod promise;
 mod share;
 mod standing;
+mod torn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use divvy_api::policy::ClusterPolicy;
 use divvy_cluster::Effect;
 use divvy_cluster::change::Kind;
 use divvy_cluster::effect::Target;
-use divvy_core::id::{NodeName, PodUid};
-use divvy_core::snapshot::{Position, Snapshot};
+use divvy_core::id::{GangKey, NodeName, PodUid};
+use divvy_core::snapshot::{NodeIx, Position, Snapshot};
 use divvy_core::time::Time;
 use divvy_core::{Engine, keys};
 
@@ -48,6 +49,8 @@ pub struct World {
     lines: Lines,
     /// Pods that have to go.
     evicting: BTreeMap<PodUid, Evicting>,
+    /// Gangs that are bound in part, and since when.
+    torn: HashMap<GangKey, Time>,
     /// Pods that somebody bound without a grant.
     orphans: BTreeSet<PodUid>,
     /// Ports that users of an emulated system find on pods.
@@ -57,9 +60,15 @@ pub struct World {
     notes: HashMap<NodeName, NodeNotes>,
     /// Up to where changes of nodes were looked at for sleepers.
     looked: Position,
+    /// Nodes that changed up to there and were not looked at yet.
+    changed: Vec<NodeIx>,
+    /// More changed than is known: everybody is looked at.
+    everything: bool,
     /// Something changed that may matter to pods whose answer does not depend on one node alone.
     stirred: bool,
     shared: share::Shared,
+    /// What is noticed is done by us.
+    leads: bool,
     complete: BTreeSet<Kind>,
     tracked: BTreeMap<Arc<str>, bool>,
     capacities: BTreeMap<String, divvy_core::volume::StorageCapacity>,
@@ -118,13 +127,17 @@ impl World {
             awake: BTreeSet::new(),
             lines: Lines::default(),
             evicting: BTreeMap::new(),
+            torn: HashMap::new(),
             orphans: BTreeSet::new(),
             ports: ports::Ports::default(),
             advice: HashMap::new(),
             notes: HashMap::new(),
             looked: Snapshot::new().position(),
+            changed: Vec::new(),
+            everything: false,
             stirred: false,
             shared: share::Shared::default(),
+            leads: false,
             complete: BTreeSet::new(),
             tracked: BTreeMap::new(),
             capacities: BTreeMap::new(),
@@ -185,6 +198,8 @@ impl World {
         self.effects.clear();
         self.looks.clear();
         self.evicting.clear();
+        self.torn.clear();
+        self.leads = true;
         let nodes: Vec<NodeName> = self.snapshot.nodes().map(|(_, state)| state.node().name.clone()).collect();
         for node in nodes {
             self.evict_refused(&node, now);
@@ -197,6 +212,8 @@ impl World {
         self.effects.clear();
         self.looks.clear();
         self.evicting.clear();
+        self.torn.clear();
+        self.leads = false;
     }
 }
 

@@ -26,15 +26,20 @@ impl World {
                 self.snapshot.remove_node(&name);
                 self.stirred = true;
             }
-            Change::Namespace(name, labels) => self.surround(|s| s.namespaces.insert(name, labels)),
-            Change::NamespaceGone(name) => self.surround(|s| s.namespaces.remove(&name)),
-            Change::Budget(budget) => self.surround(|s| {
-                s.budgets.retain(|b| (&b.namespace, &b.name) != (&budget.namespace, &budget.name));
-                s.budgets.push(budget);
-                s.budgets.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
-            }),
+            Change::Namespace(name, labels) => {
+                let same = self.snapshot.surroundings().namespaces.get(&name) == Some(&labels);
+                self.surround(same, |s| s.namespaces.insert(name, labels));
+            }
+            Change::NamespaceGone(name) => self.surround(false, |s| s.namespaces.remove(&name)),
+            Change::Budget(budget) => {
+                let same = self.snapshot.surroundings().budgets.contains(&budget);
+                self.surround(same, |s| {
+                    s.budgets.retain(|b| (&b.namespace, &b.name) != (&budget.namespace, &budget.name));
+                    s.budgets.push(budget);
+                });
+            }
             Change::BudgetGone(namespace, name) => {
-                self.surround(|s| s.budgets.retain(|b| (&b.namespace, &b.name) != (&namespace, &name)));
+                self.surround(false, |s| s.budgets.retain(|b| (&b.namespace, &b.name) != (&namespace, &name)));
             }
             Change::Storage(change) => self.storage(change),
             Change::Policy(generation, policy) => self.new_policy(generation, policy),
@@ -157,50 +162,59 @@ impl World {
         self.evict_refused(&name, now);
     }
 
-    /// Changes what else bears on placing, if it does change.
-    fn surround<T>(&mut self, change: impl FnOnce(&mut Surroundings) -> T) {
-        let mut next = self.snapshot.surroundings().clone();
-        change(&mut next);
-        if next != *self.snapshot.surroundings() {
-            *self.snapshot.surroundings_mut() = next;
-            self.stirred = true;
+    /// Changes what else bears on placing, unless it is so already. Only pods whose answer does not depend on one node alone can mind.
+    fn surround<T>(&mut self, same: bool, change: impl FnOnce(&mut Surroundings) -> T) {
+        if same {
+            return;
         }
+        self.gather();
+        change(self.snapshot.surroundings_mut());
+        self.looked = self.snapshot.position();
+        self.stirred = true;
     }
 
     fn storage(&mut self, change: StorageChange) {
+        let around = self.snapshot.surroundings();
         match change {
-            StorageChange::Claim(claim) => self.surround(|s| s.claims.insert(claim.key.clone(), *claim)),
-            StorageChange::ClaimGone(key) => self.surround(|s| s.claims.remove(&key)),
-            StorageChange::Volume(volume) => self.surround(|s| s.volumes.insert(volume.name.clone(), *volume)),
-            StorageChange::VolumeGone(name) => self.surround(|s| s.volumes.remove(&name)),
+            StorageChange::Claim(claim) => {
+                let same = around.claims.get(&claim.key) == Some(&claim);
+                self.surround(same, |s| s.claims.insert(claim.key.clone(), *claim));
+            }
+            StorageChange::ClaimGone(key) => self.surround(false, |s| s.claims.remove(&key)),
+            StorageChange::Volume(volume) => {
+                let same = around.volumes.get(&volume.name) == Some(&volume);
+                self.surround(same, |s| s.volumes.insert(volume.name.clone(), *volume));
+            }
+            StorageChange::VolumeGone(name) => self.surround(false, |s| s.volumes.remove(&name)),
             StorageChange::Class(mut class) => {
                 let driver = class.provisioner.clone();
                 class.tracks_capacity = driver.is_some_and(|d| self.tracked.get(&d).copied().unwrap_or(false));
-                self.surround(|s| s.classes.insert(class.name.clone(), class));
+                let same = around.classes.get(&class.name) == Some(&class);
+                self.surround(same, |s| s.classes.insert(class.name.clone(), class));
             }
-            StorageChange::ClassGone(name) => self.surround(|s| s.classes.remove(&name)),
+            StorageChange::ClassGone(name) => self.surround(false, |s| s.classes.remove(&name)),
             StorageChange::Limits(node, limits) => self.volume_limits(&node, limits),
             StorageChange::Driver(driver, tracks) => {
                 self.tracked.insert(driver.clone(), tracks);
-                self.surround(|s| {
+                self.surround(false, |s| {
                     let of_driver = s.classes.values_mut().filter(|c| c.provisioner.as_ref() == Some(&driver));
                     of_driver.for_each(|class| class.tracks_capacity = tracks);
                 });
             }
             StorageChange::Capacity(name, capacity) => {
-                self.capacities.insert(name, capacity);
-                self.refresh_capacities();
+                let same = self.capacities.insert(name, capacity.clone()).as_ref() == Some(&capacity);
+                self.refresh_capacities(same);
             }
             StorageChange::CapacityGone(name) => {
                 self.capacities.remove(&name);
-                self.refresh_capacities();
+                self.refresh_capacities(false);
             }
         }
     }
 
-    fn refresh_capacities(&mut self) {
+    fn refresh_capacities(&mut self, same: bool) {
         let all = self.capacities.values().cloned().collect();
-        self.surround(|s| s.capacities = all);
+        self.surround(same, |s| s.capacities = all);
     }
 
     fn volume_limits(&mut self, name: &NodeName, limits: std::collections::BTreeMap<Arc<str>, u32>) {

@@ -11,7 +11,7 @@ use divvy_core::plan::Plan;
 use divvy_core::reason::Reason;
 use divvy_core::rules::Rules;
 use divvy_core::schedule::ask_some;
-use divvy_core::snapshot::{NodeIx, PodIx};
+use divvy_core::snapshot::PodIx;
 use divvy_core::time::Time;
 use divvy_core::volume::VolumeStep;
 use divvy_core::{audit, keys};
@@ -76,7 +76,7 @@ impl World {
                 self.wake(&next);
             }
         }
-        // Binding takes room, which wakes nobody, except those who wait to be near or apart from somebody.
+        // Binding takes room, which wakes nobody, except those who wait to be near somebody: for them it comes back by the watch.
         self.looked = self.snapshot.position();
         for wait in plan.waits {
             self.counts.waits += 1;
@@ -124,17 +124,25 @@ impl World {
         annotations
     }
 
+    /// Notes which nodes changed since the last look.
+    pub(super) fn gather(&mut self) {
+        match self.snapshot.changed_since(self.looked) {
+            Some(nodes) if !self.lines.is_empty() => self.changed.extend(nodes),
+            Some(_) => {}
+            None => self.everything = true,
+        }
+        self.looked = self.snapshot.position();
+    }
+
     /// Wakes those for whom a change since the last look may matter.
     fn wake_sleepers(&mut self, now: Time) {
-        let changed: Option<Vec<NodeIx>> = self.snapshot.changed_since(self.looked).map(|nodes| {
-            let mut nodes = nodes.to_vec();
-            nodes.sort_unstable();
-            nodes.dedup();
-            nodes
-        });
-        self.looked = self.snapshot.position();
+        self.gather();
+        let mut nodes = std::mem::take(&mut self.changed);
+        nodes.sort_unstable();
+        nodes.dedup();
+        let everything = std::mem::take(&mut self.everything);
         let stirred = std::mem::take(&mut self.stirred);
-        if self.lines.is_empty() || (!stirred && changed.as_ref().is_some_and(Vec::is_empty)) {
+        if self.lines.is_empty() || (!everything && !stirred && nodes.is_empty()) {
             return;
         }
         let firsts: Vec<PodUid> = self.lines.iter().filter_map(|(_, line)| line.first().cloned()).collect();
@@ -143,12 +151,11 @@ impl World {
             let Some(ix) = self.snapshot.find_pod(&uid) else { continue };
             let Some(state) = self.snapshot.pod_at(ix) else { continue };
             let scheduling = &self.policy.scheduling;
-            let fits = match &changed {
-                Some(nodes) if Rules::is_local(&self.snapshot, state.pod()) => {
-                    let answers = ask_some(&self.snapshot, scheduling, ix, nodes.iter().copied(), now);
-                    answers.is_ok_and(|answers| answers.iter().any(|(_, answer)| answer.is_ok()))
-                }
-                _ => self.engine.decide(&self.snapshot, scheduling, ix, now).is_ok(),
+            let fits = if !everything && Rules::is_local(&self.snapshot, state.pod()) {
+                let answers = ask_some(&self.snapshot, scheduling, ix, nodes.iter().copied(), now);
+                answers.is_ok_and(|answers| answers.iter().any(|(_, answer)| answer.is_ok()))
+            } else {
+                self.engine.decide(&self.snapshot, scheduling, ix, now).is_ok()
             };
             if fits {
                 woken.push(uid);

@@ -147,8 +147,11 @@ impl World {
         for uid in lapsed {
             self.break_promise(&uid);
         }
-        self.evict_again(now);
-        self.adopt(now);
+        if self.leads {
+            self.return_torn_gangs(now);
+            self.evict_again(now);
+            self.adopt(now);
+        }
         self.shared.sweep();
     }
 }

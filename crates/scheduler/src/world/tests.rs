@@ -273,6 +273,71 @@ fn a_refused_grant_is_void_and_its_pod_is_evicted_with_the_reason() {
     assert_eq!(evictions(&world.take_effects()).len(), 1);
 }
 
+/// A member of a gang of four that each want a whole card, created at this second.
+fn member(name: &str, created: &str) -> Value {
+    let ask = json!({"v": 1, "dialect": "native", "gang": {"name": "g", "size": 4, "min": 4},
+                     "containers": [{"name": "c", "wants": [{"count": 1, "share": 1000}]}]});
+    let more = json!({"metadata": {"creationTimestamp": created, "annotations": {(keys::ASK): ask.to_string()}}});
+    pod(name, 1, 1000, more)
+}
+
+/// A world in which a scheduler died after it had bound two members of a gang of four.
+fn torn(nodes: u32, created_of_the_rest: &str) -> World {
+    let mut before = world(2);
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        before.apply(seen(member(name, "1970-01-01T00:00:00Z")), Time(1));
+    }
+    let effects = decide(&mut before);
+    let placed = binds(&effects);
+    assert_eq!(placed.len(), 4);
+    let mut after = world(nodes);
+    for name in names {
+        let bind = placed.iter().find(|b| b.target.pod.name.as_ref() == name && b.node.as_str() == "n0");
+        after.apply(
+            seen(match bind {
+                Some(bind) => as_bound(member(name, "1970-01-01T00:00:00Z"), bind, 2),
+                None => member(name, created_of_the_rest),
+            }),
+            Time(2_000),
+        );
+    }
+    after
+}
+
+#[test]
+fn a_gang_that_was_bound_in_part_is_completed_when_there_is_room() {
+    let mut world = torn(2, "1970-01-01T00:00:00Z");
+    assert_eq!(binds(&decide(&mut world)).len(), 2);
+    world.tick(Time(60_000));
+    assert!(evictions(&world.take_effects()).is_empty());
+}
+
+#[test]
+fn a_gang_that_was_bound_in_part_and_cannot_be_completed_leaves_as_a_whole() {
+    let mut world = torn(1, "1970-01-01T00:00:00Z");
+    assert!(binds(&decide(&mut world)).is_empty());
+    world.tick(Time(3_000));
+    world.tick(Time(10_000));
+    assert!(evictions(&world.take_effects()).is_empty(), "it has two seconds per member");
+    world.tick(Time(11_000));
+    let effects = world.take_effects();
+    let evicted = evictions(&effects);
+    assert_eq!(evicted.len(), 2);
+    let said =
+        "its gang g could not be completed: 2 of at least 4 members were bound, and there was no room for more in 8 s";
+    assert_eq!(evicted[0].reason, said);
+}
+
+#[test]
+fn a_gang_that_was_whole_and_lost_members_waits_for_their_successors() {
+    let mut world = torn(1, "1970-01-01T00:01:00Z");
+    decide(&mut world);
+    world.tick(Time(100_000));
+    world.tick(Time(200_000));
+    assert!(evictions(&world.take_effects()).is_empty());
+}
+
 #[test]
 fn a_stale_or_broken_inventory_costs_the_node_its_devices_and_is_told_once() {
     let mut world = world(0);
