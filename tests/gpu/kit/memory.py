@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import nvml
@@ -138,6 +139,41 @@ class Stage:
             return told, "us per call, launch within 5 % + 0.1 us", launch
         self.trial("cost of single calls", 60, what)
 
+    def audit(self):
+        """A program without the library beside one with it, under an agent that compares the card's list of processes with its books."""
+        def what():
+            folder = FOLDER + "-audit"
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder)
+            agent = subprocess.Popen([AGENT, "arbiter", "--dir", folder, "--tenants", "a=1000/1000", "--device", self.card.uuid(), "--memory",
+                                      str(LIMIT), "--audit"], stdout=subprocess.PIPE, stderr=self.log, text=True, start_new_session=True)
+            found, running = [], []
+            try:
+                if "ready" not in agent.stdout.readline():
+                    raise RuntimeError("the agent does not start; see /tmp/divvy-gpu-memory.log")
+                reader = threading.Thread(target=lambda: found.extend((time.monotonic(), line) for line in agent.stdout if "finding" in line), daemon=True)
+                reader.start()
+                for env in (self.inside(DIVVY_DIR=os.path.join(folder, "a")), dict(os.environ)):
+                    running.append(subprocess.Popen([self.compiled("load"), "1000", "30"], env=env, stdout=subprocess.PIPE, text=True))
+                    running[-1].stdout.readline()
+                begun = time.monotonic()
+                honest, stranger = (f'"pid":{process.pid}}}' for process in running)
+                while time.monotonic() < begun + 10 and not any(stranger in line for _, line in found):
+                    time.sleep(0.05)
+                took = next((at - begun for at, line in found if stranger in line), None)
+                time.sleep(2)  # the other one would have been accused by now
+                accused = any(honest in line for _, line in found)
+            finally:
+                for process in running:
+                    process.kill()
+                    process.wait()
+                agent.terminate()
+                agent.wait(10)
+                shutil.rmtree(folder, ignore_errors=True)
+            told = "never told" if took is None else f"told after {took:.2f} s"
+            return f"{told}, the honest one {'accused' if accused else 'left alone'}", "within 2 s, and nobody else", took is not None and took <= 2 and not accused
+        self.trial("a program without the library is told", 40, what)
+
     def tools(self):
         def smi():
             status, said = self.said(["nvidia-smi", "--query-gpu=memory.total,memory.used", "--format=csv,noheader,nounits"])
@@ -166,7 +202,7 @@ def run(book, deadline, only):
         and near(facts["again"], gib(facts, "got"), 0.3)
     try:
         stage.kit("limit", seconds=90)
-        for name, seconds in (("view", 20), ("vmm", 20), ("odd", 20), ("tamper", 20), ("children", 60), ("share", 20)):
+        for name, seconds in (("view", 20), ("vmm", 20), ("odd", 20), ("tamper", 20), ("children", 60), ("share", 20), ("threads", 60), ("overlap", 20)):
             stage.kit(name, ["500"] if name == "view" else (), seconds)
         stage.kit("cycles", ["2000"], 60)
         for backend, settings in (("native", ""), ("expandable segments", "expandable_segments:True"), ("cudaMallocAsync", "backend:cudaMallocAsync")):
@@ -180,6 +216,7 @@ def run(book, deadline, only):
         stage.storm()
         stage.crowd()
         stage.cost()
+        stage.audit()
         stage.tools()
     finally:
         stage.end()

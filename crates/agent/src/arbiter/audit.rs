@@ -21,8 +21,11 @@ pub mod watch;
 
 /// A context takes at most this much; a process that begins with more has more than a context.
 const LARGEST_CONTEXT: u64 = 1 << 30;
-/// Differences below this are rounding: the card gives memory in grains of 2 MiB.
-const GRAIN: u64 = 64 << 20;
+/// A limit is passed when it is by more than this.
+const CLEARLY: u64 = 64 << 20;
+
+/// The card gives memory in grains of 2 MiB, some for the driver's own use.
+const ROUNDING: u64 = 16 << 20;
 
 /// Where a process that is in nobody's books belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,15 +156,18 @@ impl Audit {
                 // Where contexts are part of the limit they are booked when they are made.
                 let forgiven = if book.config.devices[device].context_bytes > 0 { 0 } else { *context };
                 let key = (process.pid, card.device.clone());
-                let twice = beyond.min(self.above.get(&key).copied().unwrap_or(0));
-                ledger.set_overhead(id, device, twice.saturating_sub(forgiven));
+                let twice = beyond.min(self.above.get(&key).copied().unwrap_or(0)).saturating_sub(forgiven);
+                // What is within the card's own rounding is not taken for a change.
+                if twice.abs_diff(ledger.held(id, device, Kind::Overhead)) > ROUNDING || twice == 0 {
+                    ledger.set_overhead(id, device, twice);
+                }
                 above.insert(key, beyond);
             }
             for (at, held) in held {
                 let book = &books[at];
                 let Some(device) = book.config.devices.iter().find(|d| d.id == card.device.as_str()) else { continue };
                 let context = self.contexts.get(&card.device).copied().unwrap_or(LARGEST_CONTEXT);
-                let forgiven = GRAIN + context * card.processes.len() as u64;
+                let forgiven = CLEARLY + context * card.processes.len() as u64;
                 if !device.whole_card && held > device.memory_limit.saturating_add(forgiven) {
                     odd.insert(finding(Some(&book.dir), card, What::OverLimit { limit: device.memory_limit }));
                 }
