@@ -69,7 +69,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "divvy-fakedriver",
         ],
     ),
-    ("divvy-e2e", &[]),
+    ("divvy-e2e", &["divvy-fakedriver"]),
     ("xtask", &["divvy-e2e", "divvy-fakedriver"]),
 ];
 
