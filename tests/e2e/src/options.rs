@@ -64,7 +64,7 @@ impl Options {
     pub fn control_plane() -> Self {
         Self {
             name: unique_name(),
-            kubernetes: Release::default(),
+            kubernetes: release(),
             nodes: Vec::new(),
             feature_gates: BTreeMap::new(),
             api_server: Vec::new(),
@@ -128,6 +128,14 @@ impl Options {
         let gates: Vec<String> = self.feature_gates.iter().map(|(name, on)| format!("{name}={on}")).collect();
         (!gates.is_empty()).then(|| format!("--feature-gates={}", gates.join(",")))
     }
+}
+
+/// `DIVVY_TEST_KUBERNETES=1.34` runs any test on that Kubernetes.
+fn release() -> Release {
+    let chosen = std::env::var("DIVVY_TEST_KUBERNETES").ok();
+    chosen.map_or_else(Release::default, |text| {
+        text.parse().unwrap_or_else(|error| panic!("DIVVY_TEST_KUBERNETES: {error}"))
+    })
 }
 
 /// A name no other cluster of this machine has: by process, and by count within it.

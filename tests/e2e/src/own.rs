@@ -47,8 +47,14 @@ fn once(
     built.get_or_init(|| build().map_err(|e| format!("{e:#}"))).clone().map_err(anyhow::Error::msg)
 }
 
-/// Builds a package and returns the folder its artifacts are in. Cargo does not hold its lock while tests run.
+/// Builds a package and returns the folder its artifacts are in.
 fn build(package: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
+    cargo_build(package, flags)?;
+    artifacts()
+}
+
+/// Builds a package. Cargo does not hold its lock while tests run.
+pub fn cargo_build(package: &str, flags: &[&str]) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(env!("CARGO"));
     command.args(["build", "--quiet", "--package", package]).args(flags).current_dir(&root);
@@ -63,7 +69,7 @@ fn build(package: &str, flags: &[&str]) -> anyhow::Result<PathBuf> {
     }
     let status = command.status().with_context(|| format!("could not build {package}"))?;
     ensure!(status.success(), "could not build {package}");
-    artifacts()
+    Ok(())
 }
 
 /// Where cargo puts what it builds.

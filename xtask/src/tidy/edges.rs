@@ -70,6 +70,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("divvy-e2e", &["divvy-fakedriver"]),
+    ("divvy-bench", &["divvy-core", "divvy-api", "divvy-cluster", "divvy-e2e"]),
     ("xtask", &["divvy-e2e", "divvy-fakedriver"]),
 ];
 
