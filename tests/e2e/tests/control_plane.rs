@@ -8,5 +8,9 @@
 mod admission;
 #[path = "control_plane/ground.rs"]
 mod ground;
+#[path = "control_plane/inventory.rs"]
+mod inventory;
+#[path = "control_plane/metrics.rs"]
+mod metrics;
 #[path = "control_plane/placing.rs"]
 mod placing;

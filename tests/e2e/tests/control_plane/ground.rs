@@ -13,7 +13,7 @@ use divvy_e2e::{Cluster, Kubectl, Options, Program, eventually, own};
 use serde_json::{Value, json};
 
 /// What anything in a healthy control plane may take on a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(90);
 
 /// The user Divvy's service account is to the API server.
 pub(crate) const ACCOUNT: &str = "system:serviceaccount:divvy-system:divvy";
@@ -21,6 +21,8 @@ pub(crate) const ACCOUNT: &str = "system:serviceaccount:divvy-system:divvy";
 /// A cluster with Divvy's objects in it, and its programs.
 pub(crate) struct Ground {
     pub(crate) divvy: Divvy,
+    /// Further replicas.
+    pub(crate) more: Vec<Divvy>,
     pub(crate) kubelets: Program,
     pub(crate) cluster: Cluster,
 }
@@ -29,8 +31,6 @@ pub(crate) struct Ground {
 pub(crate) struct Divvy {
     pub(crate) program: Program,
     ops: u16,
-    /// Where its extender listens, when it has one.
-    pub(crate) extender: u16,
 }
 
 /// The cluster of the tests that crash nothing: two nodes of four GPUs called `big-*`.
@@ -58,7 +58,7 @@ impl Ground {
         argv.push(cluster.kubeconfig().display().to_string());
         let kubelets = Program::new("kubelets", cluster.folder(), argv);
         kubelets.start().unwrap();
-        Ground { divvy, kubelets, cluster }
+        Ground { divvy, more: Vec::new(), kubelets, cluster }
     }
 
     /// Makes simulated nodes `PREFIX-0`, `PREFIX-1`, ...
@@ -97,7 +97,7 @@ impl Divvy {
     /// A process under Divvy's own account, not started yet.
     pub(crate) fn new(cluster: &Cluster, name: &str, service: &str, flags: &[&str]) -> Divvy {
         let kubeconfig = cluster.kubeconfig_for(ACCOUNT, Some("system:serviceaccounts")).unwrap();
-        let [ops, webhook, extender] = free_ports();
+        let [ops, webhook] = free_ports();
         let mut argv = vec![own::divvy().unwrap().display().to_string(), service.to_owned()];
         argv.extend(["--kubeconfig".to_owned(), kubeconfig.display().to_string()]);
         argv.extend(["--ops-listen".to_owned(), format!("127.0.0.1:{ops}")]);
@@ -106,7 +106,7 @@ impl Divvy {
             argv.extend(["--webhook-url".to_owned(), format!("https://127.0.0.1:{webhook}")]);
         }
         argv.extend(flags.iter().map(ToString::to_string));
-        Divvy { program: Program::new(name, cluster.folder(), argv), ops, extender }
+        Divvy { program: Program::new(name, cluster.folder(), argv), ops }
     }
 
     /// Starts it and waits until it is ready.
@@ -132,10 +132,15 @@ impl Divvy {
 
     /// The value of a metric, summed over its labels; zero where it was never counted.
     pub(crate) fn metric(&self, name: &str) -> f64 {
-        let text = self.ask("/metrics").unwrap();
+        self.try_metric(name).unwrap()
+    }
+
+    /// The same of a process that may not be there.
+    pub(crate) fn try_metric(&self, name: &str) -> anyhow::Result<f64> {
+        let text = self.ask("/metrics")?;
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let of_name = lines.filter_map(|line| line.strip_prefix(name)).filter(|rest| rest.starts_with([' ', '{']));
-        of_name.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        Ok(of_name.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).sum())
     }
 }
 
@@ -151,7 +156,8 @@ pub(crate) fn http_get(port: u16, path: &str) -> anyhow::Result<String> {
     Ok(body.to_owned())
 }
 
-fn free_ports<const N: usize>() -> [u16; N] {
+/// Ports nobody listens on at the moment.
+pub(crate) fn free_ports<const N: usize>() -> [u16; N] {
     let sockets: Vec<TcpListener> = (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()).collect();
     std::array::from_fn(|i| sockets[i].local_addr().unwrap().port())
 }
@@ -180,6 +186,18 @@ pub(crate) fn whole(name: &str, gpus: u32) -> Value {
 /// The pod once it is bound.
 pub(crate) fn wait_bound(space: &Kubectl, name: &str) -> Value {
     space.wait("pod", name, SOON, |pod| pod["spec"]["nodeName"].is_string()).unwrap()
+}
+
+/// The words with which a pod is told why it waits.
+pub(crate) fn wait_unschedulable(space: &Kubectl, name: &str) -> String {
+    let condition = |pod: &Value| {
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.into_iter().find(|c| c["type"] == "PodScheduled" && c["status"] == "False")
+    };
+    let pod = space.wait("pod", name, SOON, |pod| condition(pod).is_some()).unwrap();
+    let condition = condition(&pod).unwrap();
+    assert_eq!(condition["reason"], "Unschedulable");
+    condition["message"].as_str().unwrap().to_owned()
 }
 
 /// What a pod was granted.

@@ -4,7 +4,7 @@ use divvy_core::keys;
 use divvy_e2e::eventually;
 use serde_json::json;
 
-use crate::ground::{SHARED, SOON, devices, grant, share, wait_bound, whole};
+use crate::ground::{SHARED, SOON, devices, grant, share, wait_bound, wait_unschedulable, whole};
 
 #[test]
 fn a_pod_is_bound_with_its_grant_in_one_write() {
@@ -35,20 +35,63 @@ fn a_pod_that_fits_nowhere_says_why_in_event_and_condition_and_runs_when_there_i
     space.create(&only_tiny(whole("first", 1)).to_string()).unwrap();
     wait_bound(&space, "first");
     space.create(&only_tiny(share("second", 100)).to_string()).unwrap();
-    let waiting = space
-        .wait("pod", "second", SOON, |pod| {
-            pod["status"]["conditions"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|c| c["type"] == "PodScheduled" && c["status"] == "False")
-        })
-        .unwrap();
-    let condition = &waiting["status"]["conditions"][0];
-    let message = condition["message"].as_str().unwrap();
+    let message = wait_unschedulable(&space, "second");
     assert!(message.contains("nodes fit"), "{message}");
-    assert_eq!(condition["reason"], "Unschedulable");
+    eventually("the event says the same", SOON, || {
+        let said = space.say(&["get", "events", "--output=jsonpath={.items[*].message}"])?;
+        anyhow::ensure!(said.contains(&message), "{said}");
+        Ok(())
+    })
+    .unwrap();
     space.say(&["delete", "pod", "first", "--wait=false"]).unwrap();
     let bound = wait_bound(&space, "second");
     assert_eq!(devices(&grant(&bound)), ["GPU-tiny-0-0"]);
+}
+
+#[test]
+fn a_gang_starts_when_all_of_it_fits_and_not_before() {
+    SHARED.simulate_as("all", 1, 4, &["--model", "All-4"]);
+    let space = SHARED.cluster.namespace("all").unwrap();
+    let member = |name: &str| {
+        let mut pod = whole(name, 1);
+        pod["metadata"]["annotations"] =
+            json!({(keys::GANG): "all", (keys::GANG_SIZE): "4", (keys::GPU_MODEL): "All-4"});
+        pod
+    };
+    let mut blocker = share("blocker", 100);
+    blocker["metadata"]["annotations"] = json!({(keys::GPU_MODEL): "All-4"});
+    space.create(&blocker.to_string()).unwrap();
+    wait_bound(&space, "blocker");
+    for n in 0..4 {
+        space.create(&member(&format!("m{n}")).to_string()).unwrap();
+    }
+    for n in 0..4 {
+        wait_unschedulable(&space, &format!("m{n}"));
+    }
+    assert_eq!(space.list("pods").unwrap().iter().filter(|p| p["spec"]["nodeName"].is_string()).count(), 1);
+    space.say(&["delete", "pod", "blocker", "--wait=false"]).unwrap();
+    let mut held: Vec<String> = (0..4).flat_map(|n| devices(&grant(&wait_bound(&space, &format!("m{n}"))))).collect();
+    held.sort();
+    assert_eq!(held, ["GPU-all-0-0", "GPU-all-0-1", "GPU-all-0-2", "GPU-all-0-3"]);
+}
+
+#[test]
+fn a_terminating_pod_holds_its_device_until_its_containers_are_gone() {
+    SHARED.simulate_as("slow", 1, 1, &["--model", "Slow-1"]);
+    let space = SHARED.cluster.namespace("slow").unwrap();
+    let only = |mut pod: serde_json::Value| {
+        pod["metadata"]["annotations"] = json!({(keys::GPU_MODEL): "Slow-1"});
+        pod
+    };
+    // A finalizer keeps the object, as containers that take their time do.
+    let mut leaving = only(whole("leaving", 1));
+    leaving["metadata"]["finalizers"] = json!(["divvy.test/wait"]);
+    space.create(&leaving.to_string()).unwrap();
+    wait_bound(&space, "leaving");
+    space.say(&["delete", "pod", "leaving", "--wait=false"]).unwrap();
+    space.create(&only(whole("next", 1)).to_string()).unwrap();
+    wait_unschedulable(&space, "next");
+    let free = json!({"metadata": {"finalizers": null}}).to_string();
+    space.say(&["patch", "pod", "leaving", "--type=merge", "--patch", &free]).unwrap();
+    wait_bound(&space, "next");
 }
