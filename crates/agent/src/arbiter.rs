@@ -24,6 +24,7 @@ pub mod accounts;
 pub mod audit;
 mod card;
 pub mod groups;
+mod record;
 pub mod registry;
 pub mod standalone;
 mod tenant;
@@ -40,19 +41,21 @@ pub struct Container {
 }
 
 /// How the arbiter works.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Times that shape turns.
     pub tuning: Tuning,
     /// Burn a core rather than oversleep while tenants compete.
     pub spin: bool,
+    /// A file to write every look and decision to that changed something.
+    pub record: Option<PathBuf>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         // A core in eight may spin while there is something to arbitrate; fewer are somebody's share.
         let spin = std::thread::available_parallelism().is_ok_and(|n| n.get() >= 8);
-        Settings { tuning: Tuning::default(), spin }
+        Settings { tuning: Tuning::default(), spin, record: None }
     }
 }
 
@@ -114,10 +117,10 @@ impl Arbiter {
     fn start(&self, devices: &[String], containers: Vec<Container>) -> Running {
         let orders = Arc::new(card::Orders::new(containers.clone()));
         let (devices, settings, accounts, theirs) =
-            (devices.to_vec(), self.settings, self.accounts.clone(), orders.clone());
+            (devices.to_vec(), self.settings.clone(), self.accounts.clone(), orders.clone());
         let thread = std::thread::Builder::new()
             .name("arbiter".into())
-            .spawn(move || card::arbitrate(&devices, settings, &accounts, &theirs));
+            .spawn(move || card::arbitrate(&devices, &settings, &accounts, &theirs));
         if let Err(error) = &thread {
             tracing::error!(%error, "no thread to arbitrate with; gates stay as they are");
         }

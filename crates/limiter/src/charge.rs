@@ -56,6 +56,8 @@ pub(crate) struct Account {
     speculated: Ns,
     /// Paid since its last completion.
     paid: Ns,
+    /// Time with work, and what was completed in it.
+    window: (Ns, u32),
     /// A measurement under way: it has been alone on the card, with full chunks queued.
     alone: Option<Alone>,
     pot: InPot,
@@ -72,6 +74,15 @@ struct Alone {
     /// Began with the opening of the gate, with nothing of it begun before.
     fresh_start: bool,
 }
+
+/// Costs are held against the wall time of at least so much work: kernels of one program differ.
+const WINDOW: Ns = 4_000_000;
+/// A chunk behind a closed gate that takes no longer than this is charged when it is done, and not before: whether it has begun nobody
+/// can see, for a card looks at a gate only when the work before it is over.
+const SHORT: Ns = 2_500_000;
+
+/// Less than this too long is a late look, or the card changing over.
+const SUSPICIOUS: Ns = 500_000;
 
 /// A measurement is taken when it is this long: looks are some tens of microseconds apart, and sometimes late.
 const MEASUREMENT: Ns = 2_000_000;
@@ -153,6 +164,21 @@ impl Lane {
         self.open = open;
     }
 
+    /// Holds the cost of a unit against the wall time it was done in.
+    fn watch_cost(&mut self, now: &Seen, elapsed: Ns) {
+        let done = self.done(now);
+        if done == 0 && !self.has_work() {
+            self.account.window = (0, 0);
+            return;
+        }
+        let (time, units) = &mut self.account.window;
+        (*time, *units) = (time.saturating_add(elapsed), units.saturating_add(done));
+        if done > 0 && *time >= WINDOW {
+            let (time, units) = core::mem::take(&mut self.account.window);
+            self.account.cost.at_most(time, units);
+        }
+    }
+
     fn charge(&mut self, time: Ns) {
         let account = &mut self.account;
         account.charged = account.charged.saturating_add(time);
@@ -168,6 +194,7 @@ impl Books {
         let mut working = 0;
         for &i in mine {
             let lane = &mut lanes[i];
+            lane.watch_cost(&seen[i], elapsed);
             lane.works = lane.worked(&seen[i]);
             working += usize::from(lane.works);
             if !lane.open && lane.done(&seen[i]) > 0 {
@@ -251,6 +278,9 @@ impl Books {
     fn share_out(&mut self, lanes: &mut [Lane], mine: &[usize], over: bool) {
         let (pot, sure) = (self.pot, self.pot.saturating_sub(self.gap));
         let gaps = self.gap > pot / GAPPY;
+        if !gaps {
+            doubt_who_took_longer(lanes, mine, pot);
+        }
         let (mut firm, mut open, mut sharers) = (0u64, 0u64, 0u64);
         for &i in mine {
             let claim = claim(&lanes[i], gaps);
@@ -260,6 +290,17 @@ impl Books {
                 Claim::None => {}
                 Claim::Work(ns) => firm = firm.saturating_add(ns),
                 Claim::Rest(_) => open += 1,
+            }
+        }
+        // A quarter and more of the time that nobody's work explains: what was taken for short runs on.
+        if !gaps && open == 0 && firm > 0 && pot - firm.min(pot) > pot / 4 {
+            for &i in mine {
+                let lane = &mut lanes[i];
+                let silent = lane.account.pot.takes_part && lane.account.pot.done == 0 && !lane.open && lane.works;
+                if silent {
+                    lane.account.pot.claim = Claim::Rest(Ns::MAX);
+                    open += 1;
+                }
             }
         }
         // All claims are met if there is enough; if there is more, it is the rest for those in flight; and if those are not there,
@@ -317,9 +358,37 @@ impl Books {
         (self.pot, self.gap) = (0, 0);
     }
 
+    /// Time the card worked, with what is not shared out yet.
+    pub(crate) fn so_far(&self) -> Ns {
+        self.busy.saturating_add(self.pot.saturating_sub(self.gap))
+    }
+
     /// What a lane will have to pay for the pot, roughly.
     pub(crate) fn pending(&self, lane: &Lane) -> Ns {
         if lane.account.pot.takes_part { self.pot / 2 } else { 0 }
+    }
+}
+
+/// The others' work leaves one lane that completed something far more time than that should have taken: it does longer things now.
+fn doubt_who_took_longer(lanes: &mut [Lane], mine: &[usize], pot: Ns) {
+    let mut claimed: Ns = 0;
+    let mut completed = None;
+    for &i in mine {
+        match claim(&lanes[i], false) {
+            Claim::None => {}
+            Claim::Rest(_) => return,
+            Claim::Work(ns) => claimed = claimed.saturating_add(ns),
+        }
+        if lanes[i].account.pot.done > 0 {
+            // The one that may run on behind its gate is the suspect, for nobody has measured it there.
+            completed = if lanes[i].open && completed.is_some() { completed } else { Some(i) };
+        }
+    }
+    let Some(suspect) = completed else { return };
+    let Claim::Work(own) = claim(&lanes[suspect], false) else { return };
+    let left = pot.saturating_sub(claimed.saturating_sub(own));
+    if left > own.saturating_mul(4).saturating_add(SUSPICIOUS) {
+        lanes[suspect].account.cost.doubt();
     }
 }
 
@@ -355,6 +424,9 @@ fn claim(lane: &Lane, gaps: bool) -> Claim {
         };
     }
     if !lane.works {
+        return Claim::Work(0);
+    }
+    if !lane.open && account.cost.firm().is_some() && lane.longest_chunk_time() <= SHORT {
         return Claim::Work(0);
     }
     if !lane.open {

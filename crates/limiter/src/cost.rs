@@ -20,6 +20,9 @@ const LEAST: Ns = 500;
 /// From the arbiter's store to the first work behind the gate, at the least.
 const OPENING: Ns = 10_000;
 
+/// What a card takes to go from one program to another, which is in every time that was shared.
+const SWITCH: Ns = 60_000;
+
 impl UnitCost {
     /// The cost, as far as anything is known.
     pub(crate) fn get(self) -> Option<Ns> {
@@ -41,6 +44,19 @@ impl UnitCost {
         self.measured = self.measured.wrapping_add(1);
     }
 
+    /// Units of it were done in so much wall time, whoever else ran meanwhile: they cannot have cost more.
+    pub(crate) fn at_most(&mut self, time: Ns, units: u32) {
+        let most = sample(time, units);
+        if self.ns > most.saturating_add(most / 2) {
+            self.ns = most;
+        }
+    }
+
+    /// It does not explain what is seen: the program may do something else by now.
+    pub(crate) fn doubt(&mut self) {
+        self.firm = false;
+    }
+
     /// A measurement from the opening of a gate to the first completion, alone on the card: some of it went to the opening, so it
     /// only counts where nothing better is known.
     pub(crate) fn learn_start(&mut self, time: Ns, units: u32) {
@@ -58,6 +74,7 @@ impl UnitCost {
 
     /// A time that was shared with others by guess.
     pub(crate) fn guess(&mut self, time: Ns, units: u32) {
+        let time = time.saturating_sub(SWITCH).max(time / 2);
         let expected = self.ns.saturating_mul(u64::from(units));
         if self.firm && (time < LONG || time < expected.saturating_mul(QUITE_DIFFERENT)) {
             return;
@@ -68,7 +85,9 @@ impl UnitCost {
 
     fn blend(&mut self, time: Ns, units: u32) {
         let sample = sample(time, units);
-        self.ns = if self.ns == 0 { sample } else { (3 * self.ns + sample) / 4 };
+        // Kernels of another kind are not approached, they are believed.
+        let alike = sample < self.ns.saturating_mul(2) && self.ns < sample.saturating_mul(2);
+        self.ns = if alike { (3 * self.ns + sample) / 4 } else { sample };
     }
 }
 

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::bucket::Bucket;
 use crate::charge::{Account, Books};
+use crate::slack::Slack;
 use crate::tuning::Tuning;
 use crate::{Ns, Seen, pace, turn};
 
@@ -98,6 +99,16 @@ impl Lane {
         self.account.cost.get().unwrap_or(0).saturating_mul(u64::from(self.chunk_units))
     }
 
+    /// How long the card would take for what is queued, as far as known.
+    pub(crate) fn queued_time(&self) -> Ns {
+        self.account.cost.get().unwrap_or(0).saturating_mul(u64::from(self.seen.queued))
+    }
+
+    /// What the largest chunk that can be in flight takes, as far as known.
+    pub(crate) fn longest_chunk_time(&self) -> Ns {
+        self.account.cost.get().unwrap_or(0).saturating_mul(u64::from(self.largest_chunk()))
+    }
+
     /// A long chunk of it is running behind its closed gate: it needs no turn to go on.
     pub(crate) fn runs_on(&self, long: Ns) -> bool {
         // As long as somebody else's progress shows it: it may also have stopped before its gate, and then it waits for its turn.
@@ -124,11 +135,18 @@ pub(crate) struct Tenant {
     pub(crate) bucket: Bucket,
     /// GPU time used over request.
     pub(crate) virt: i64,
+    /// How far it was behind everybody else, in virtual time, when it last wanted the card.
+    pub(crate) owed: i64,
     /// Owns every card it holds.
     pub(crate) owner: bool,
     /// Runs in somebody's gap, ahead of its share.
     pub(crate) guest: bool,
+    /// When it was given the card, when the card was free for it, and what it had completed by then.
+    pub(crate) turn_given: Ns,
     pub(crate) turn_began: Ns,
+    pub(crate) done_before: u32,
+    /// Whose turn it was before, while something of that is still on the card.
+    pub(crate) waits_for: Option<usize>,
     pub(crate) turns: u64,
     /// Has had work since.
     pub(crate) ready_since: Option<Ns>,
@@ -165,6 +183,8 @@ pub struct Domain {
     /// Lanes by card.
     pub(crate) cards: Vec<Vec<usize>>,
     pub(crate) books: Vec<Books>,
+    /// Whether there is room for all on a card.
+    pub(crate) slack: Vec<Slack>,
     /// When several last wanted a card.
     pub(crate) contended_at: Vec<Option<Ns>>,
     pub(crate) last: Option<Ns>,
@@ -179,6 +199,7 @@ impl Domain {
             lanes: Vec::new(),
             cards: alloc::vec![Vec::new(); cards],
             books: alloc::vec![Books::default(); cards],
+            slack: alloc::vec![Slack::default(); cards],
             contended_at: alloc::vec![None; cards],
             last: None,
         }
@@ -217,9 +238,13 @@ impl Domain {
             lanes,
             bucket: Bucket::new(shares.limit, self.tuning.period),
             virt,
+            owed: 0,
             owner: false,
             guest: false,
+            turn_given: 0,
             turn_began: 0,
+            done_before: 0,
+            waits_for: None,
             turns: 0,
             ready_since: None,
             last_work: None,
@@ -327,6 +352,11 @@ impl Domain {
             throttled: lane.throttled,
             turns: self.tenants[lane.tenant].turns,
         })
+    }
+
+    /// Whether everybody may use a card at once, because it rests between their work.
+    pub fn has_room(&self, card: usize) -> bool {
+        self.slack.get(card).is_some_and(Slack::is_there)
     }
 
     /// Time a card worked, as charged to its tenants.

@@ -9,6 +9,7 @@
 //!   up at once, for others' gaps are free; an owner with work is preempted when it is ahead by more than [`Tuning::lead`], and not
 //!   before [`Tuning::turn`], so that turns are long against a chunk. Who runs ahead of its share in somebody's gap is a *guest* and
 //!   leaves as soon as the host is back. A tenant with a request of zero is always a guest.
+//! - **Room.** Where the card rests between its tenants' work, all gates are open: turns would only cost ([`slack`]).
 //! - **Charges.** The wall time in which the card works is charged, all of it and no more ([`charge`]): to the owner, and, while a
 //!   chunk of the last owner still runs, split by what each completed.
 //! - **Limits.** A bucket per tenant that fills at its limit, with hysteresis, makes a duty cycle of [`Tuning::period`].
@@ -24,6 +25,7 @@ mod charge;
 mod cost;
 mod domain;
 mod pace;
+mod slack;
 mod tuning;
 mod turn;
 

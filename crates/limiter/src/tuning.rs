@@ -28,6 +28,9 @@ pub struct Tuning {
     pub hold: Ns,
     /// Virtual time an idle tenant keeps to its credit.
     pub credit: Ns,
+    /// Who is idle for less than this only pauses, and keeps all it was owed: a program that synchronises is away for some hundred
+    /// microseconds, and a turn of its neighbour's long kernels is worth more than any credit.
+    pub pause: Ns,
     /// GPU time beyond its share for which a tenant can be made to wait afterwards.
     pub debt: Ns,
     /// Duty cycle of a limit.
@@ -58,6 +61,7 @@ impl Default for Tuning {
             ripe: 200 * US,
             hold: 200 * US,
             credit: 20 * MS,
+            pause: 50 * MS,
             debt: 1_000 * MS,
             period: 50 * MS,
             stuck: 4 * MS,

@@ -8,12 +8,28 @@ use crate::{Ns, domain};
 /// A tenant that missed more than this is protected from guests.
 const GRIEVED: i64 = 2_000_000;
 
+/// A guest's first chunk is waited for, if it takes no longer than this.
+const FIRST_CHUNK: Ns = 1_000_000;
+/// So long a turn may wait for what is left of the one before.
+const RESIDUE: Ns = 1_500_000;
+
 /// Brings up to date who wants a card, and holds virtual times within their bounds.
 pub(crate) fn look(domain: &mut Domain, now: Ns) {
     let tuning = domain.tuning;
     for lane in &mut domain.lanes {
         if lane.measured != lane.account.cost.measured {
             (lane.measured, lane.measured_at) = (lane.account.cost.measured, now);
+        }
+    }
+    for i in 0..domain.tenants.len() {
+        // A card finishes the chunk before it looks at a gate: till then the turn has not begun.
+        let Some(before) = domain.tenants[i].waits_for else { continue };
+        let left = domain.tenants[before].lanes.iter().any(|&lane| domain.lanes[lane].account.in_flight > 0);
+        let tenant = &mut domain.tenants[i];
+        if tenant.owner && left && now.saturating_sub(tenant.turn_given) < RESIDUE {
+            tenant.turn_began = now;
+        } else {
+            tenant.waits_for = None;
         }
     }
     for tenant in domain.tenants.iter_mut().filter(|t| !t.gone) {
@@ -46,16 +62,36 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
     }
     for entitled in [true, false] {
         let Some(floor) = domain.floor(entitled) else { continue };
+        let second = second_furthest_behind(domain, entitled);
         for tenant in domain.tenants.iter_mut().filter(|t| !t.gone && (t.shares.request > 0) == entitled) {
             let debt = tuning.debt.saturating_mul(1000) / u64::from(domain::weight(tenant.shares));
             let most = floor.saturating_add(i64::try_from(debt).unwrap_or(i64::MAX));
-            let least = floor.saturating_sub(i64::try_from(tuning.credit).unwrap_or(i64::MAX));
             tenant.virt = tenant.virt.min(most);
-            if !tenant.wants {
-                tenant.virt = tenant.virt.max(least);
+            if tenant.wants {
+                // Behind everybody else by so much: what it keeps if it pauses now.
+                tenant.owed = second.map_or(tenant.owed, |second| second.saturating_sub(tenant.virt).max(0));
+            } else {
+                let paused = tenant.last_work.is_some_and(|last| now.saturating_sub(last) < tuning.pause);
+                tenant.owed = if paused { tenant.owed } else { 0 };
+                let credit = i64::try_from(tuning.credit).unwrap_or(i64::MAX).max(tenant.owed);
+                tenant.virt = tenant.virt.max(floor.saturating_sub(credit));
             }
         }
     }
+}
+
+/// The second lowest virtual time among those who want a card.
+fn second_furthest_behind(domain: &Domain, entitled: bool) -> Option<i64> {
+    let same = |t: &&Tenant| t.wants && !t.gone && (t.shares.request > 0) == entitled;
+    let (mut least, mut second) = (None, None);
+    for virt in domain.tenants.iter().filter(same).map(|t| t.virt) {
+        if least.is_none_or(|least| virt < least) {
+            second = least.replace(virt);
+        } else if second.is_none_or(|second| virt < second) {
+            second = Some(virt);
+        }
+    }
+    second
 }
 
 /// Moves ownership and sets the gates.
@@ -64,34 +100,46 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
     for (at, _) in domain.contended_at.iter_mut().zip(&contended).filter(|(_, c)| **c) {
         *at = Some(now);
     }
+    for (card, &contended) in contended.iter().enumerate() {
+        let busy = domain.books[card].so_far();
+        let queued = domain.cards[card].iter().map(|&lane| domain.lanes[lane].queued_time()).sum();
+        domain.slack[card].look(now, contended, busy, queued);
+    }
     for i in 0..domain.tenants.len() {
         let tenant = &mut domain.tenants[i];
-        if tenant.owner && (tenant.gone || !tenant.wants || !tenant.bucket.allows()) {
+        let room = tenant.lanes.iter().all(|&lane| domain.slack[domain.lanes[lane].device].is_there());
+        if tenant.owner && (tenant.gone || !tenant.wants || !tenant.bucket.allows() || room) {
             tenant.owner = false;
         }
     }
     let mut candidates: Vec<usize> = (0..domain.tenants.len())
         .filter(|&i| {
             let tenant = &domain.tenants[i];
-            !tenant.gone && !tenant.owner && tenant.ready && tenant.bucket.allows()
+            let full = tenant.lanes.iter().any(|&lane| !domain.slack[domain.lanes[lane].device].is_there());
+            !tenant.gone && !tenant.owner && tenant.ready && tenant.bucket.allows() && full
         })
         .collect();
     candidates.sort_by_key(|&i| rank(domain, i));
     for candidate in candidates {
         if let Some(hosts) = displaced(domain, candidate, now) {
-            let guest = hosts.iter().any(|&host| rank(domain, candidate) > rank(domain, host));
-            for host in hosts {
+            let guest = is_ahead_of_somebody(domain, candidate, now);
+            for &host in &hosts {
                 domain.tenants[host].owner = false;
             }
+            let done = completed(domain, candidate);
             let tenant = &mut domain.tenants[candidate];
-            (tenant.owner, tenant.guest, tenant.turn_began) = (true, guest, now);
+            (tenant.owner, tenant.guest, tenant.turn_began, tenant.turn_given) = (true, guest, now, now);
+            (tenant.done_before, tenant.waits_for) = (done, hosts.first().copied());
             (tenant.last_full, tenant.last_moved) = (now, now);
             tenant.turns += 1;
         }
     }
     for i in 0..domain.lanes.len() {
         let tenant = &domain.tenants[domain.lanes[i].tenant];
-        let must_own = tenant.lanes.iter().any(|&lane| contended[domain.lanes[lane].device]);
+        let must_own = tenant.lanes.iter().any(|&lane| {
+            let card = domain.lanes[lane].device;
+            contended[card] && !domain.slack[card].is_there()
+        });
         let open = !tenant.gone && tenant.bucket.allows() && (tenant.owner || !must_own);
         domain.lanes[i].set_gate(open);
     }
@@ -110,6 +158,30 @@ fn virt(domain: &Domain, tenant: &Tenant) -> i64 {
     let pending = pending / (tenant.lanes.len().max(1) as u64);
     let pending = pending.saturating_mul(1000) / u64::from(domain::weight(tenant.shares));
     tenant.virt.saturating_add(i64::try_from(pending).unwrap_or(i64::MAX))
+}
+
+/// Would it run ahead of its share, in the gap of somebody who is there or only pauses?
+fn is_ahead_of_somebody(domain: &Domain, candidate: usize, now: Ns) -> bool {
+    let pauses = |t: &Tenant| t.last_work.is_some_and(|last| now.saturating_sub(last) < domain.tuning.pause);
+    on_its_cards(domain, candidate).map(|lane| domain.lanes[lane].tenant).any(|other| {
+        let there = &domain.tenants[other];
+        other != candidate
+            && !there.gone
+            && pauses(there)
+            && there.bucket.allows()
+            && rank(domain, other) < rank(domain, candidate)
+    })
+}
+
+/// All lanes of the cards that a tenant holds.
+fn on_its_cards(domain: &Domain, tenant: usize) -> impl Iterator<Item = usize> + '_ {
+    let cards = domain.tenants[tenant].lanes.iter().map(|&lane| domain.lanes[lane].device);
+    cards.flat_map(|card| domain.cards[card].iter().copied())
+}
+
+/// Units a tenant completed in all; wraps round.
+fn completed(domain: &Domain, tenant: usize) -> u32 {
+    domain.tenants[tenant].lanes.iter().fold(0, |sum, &lane| domain.lanes[lane].seen.completed.wrapping_add(sum))
 }
 
 /// Whom the candidate would displace, if everybody who owns one of its cards may be displaced by it.
@@ -151,7 +223,10 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     }
     let lead = host_virt.saturating_sub(virt);
     if host.guest {
-        lead > 0 && turn >= tuning.guest_turn
+        // Sent off before its first chunk is through, it would have kept the card from others for nothing.
+        let served = completed(domain, owner) != host.done_before;
+        let first = Some(chunk(domain, host)).filter(|chunk| !served && *chunk <= FIRST_CHUNK).unwrap_or(0);
+        lead > 0 && turn >= tuning.guest_turn.saturating_add(first)
     } else {
         lead > i64::try_from(tuning.lead).unwrap_or(i64::MAX) && turn >= shortest_turn(domain, host)
     }

@@ -90,7 +90,7 @@ proptest! {
                 let ready: Vec<usize> =
                     (0..lanes.len()).filter(|&l| lanes[l].1 == card && seen[l].queued > 0 && before[l].queued > 0).collect();
                 let running = (0..lanes.len()).filter(|&l| lanes[l].1 == card && open[l] && seen[l].has_work()).count();
-                if ready.len() > 1 {
+                if ready.len() > 1 && !domain.has_room(card) {
                     prop_assert!(running <= 1, "one at a time while several want the card: {open:?} {seen:?}");
                 }
                 let unlimited = |l: &&usize| tenants[lanes[**l].0].0.limit == 1000 && tenants[lanes[**l].0].1.len() == 1;
@@ -224,7 +224,14 @@ fn a_gang_opens_and_closes_all_its_cards_together_and_gets_its_turn() {
             open[lane] = d.open;
         }
         assert_eq!(open[0], open[1], "the gang's gates");
-        assert!(!(open[0] && open[2] || open[1] && open[3]), "one at a time: {open:?}");
+        assert!(
+            !(open[0] && open[2] || open[1] && open[3]),
+            "one at a time: {open:?} at {k}, {} {} {} {}",
+            domain.busy(0),
+            domain.busy(1),
+            domain.has_room(0),
+            domain.has_room(1)
+        );
     }
     let done: Vec<u32> = seen.iter().map(|s| s.completed).collect();
     for lane in 0..4 {

@@ -21,8 +21,8 @@ class Stage:
         self.card = nvml.Card()
         self.names = ["a", "b", "c", "d"]
         self.arbiter = Arbiter(self.card.uuid(), self.names)
-        self.held = [Tenant(name, os.path.join(self.arbiter.folder, name)) for name in self.names]
-        self.free = [Tenant(f"n{i}") for i in range(4)]
+        self.held = [Tenant(name, i, os.path.join(self.arbiter.folder, name)) for i, name in enumerate(self.names)]
+        self.free = [Tenant(f"n{i}", i) for i in range(4)]
         for tenant in self.held + self.free:
             tenant.hear(120)
         self.watch = None
@@ -158,9 +158,13 @@ class Stage:
         if together is not None and not hard:
             least = 99 if saturating else 98
             self.book.add(case + ", sum", f"{together:.1f} % of unmanaged", f">= {least} %", together >= least)
+        if saturating:
+            gap = max(abs(b - k) for b, k in zip(parts_of(booked), parts_of(lone)))
+            self.book.add(case + ", cross-check", f"time booked and kernels counted differ by {gap:.1f} points", "<= 3", gap <= 3.0)
         if None not in seen:
-            gap = max(abs(b - s) for b, s in zip(booked, seen))
-            self.book.add(case + ", cross-check", f"booked and NVML differ by {gap:.1f} points", "<= 3", gap <= 3.0)
+            # Only told: NVML says 73 to 85 % of a lone program that never leaves the card alone.
+            gap = max(abs(b - s) for b, s in zip(parts_of(booked), parts_of(seen)))
+            self.book.add(case + ", NVML", f"parts {slashes(parts_of(seen))}, {gap:.1f} points from what was booked")
 
     def lone(self, kind, limit, seconds=6):
         case = f"alone {kind}, limit {limit / 10:g}"
@@ -173,8 +177,6 @@ class Stage:
             seen = self.watch.share(self.held[0].pid, begin, end)
             told = f"booked {booked:.1f}, NVML {show(seen)}, throughput {100 * rate_of(said) / native:.1f} % of alone"
             self.book.add(case, told, "within 2 points of time", abs(booked - limit / 10) <= 2.0)
-            if seen is not None:
-                self.book.add(case + ", cross-check", f"NVML {seen:.1f}", "within 3 points of booked", abs(seen - booked) <= 3.0)
 
         self.trial(case, seconds, what)
 
@@ -185,8 +187,8 @@ class Stage:
         def what():
             self.arbiter.set({"a": (500, 1000)})
             best = {}
-            for tenant in (self.free[0], self.held[0], self.free[0], self.held[0]):
-                (said,), *_ = self.together([tenant], [kind], seconds / 2)
+            for tenant in (self.free[0], self.held[0]) * 3:
+                (said,), *_ = self.together([tenant], [kind], seconds / 3)
                 best[tenant.name] = max(best.get(tenant.name, 0), rate_of(said))
             less = 100 * (1 - best["a"] / best["n0"])
             self.book.add(case, f"{best['a']:.1f} it/s under the library, {best['n0']:.1f} without: {less:+.2f} %", "<= 1 %", less <= 1.0)

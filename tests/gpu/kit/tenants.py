@@ -18,11 +18,21 @@ class Gone(Exception):
     """A tenant did not answer in time, or ended."""
 
 
+def cores(place):
+    """Cores of its own for a tenant: programs that wait for the CPU are compared on the same ones, with nobody beside them.
+
+    The tenants with the library and those without never run at the same time, so they share places. The first cores are the arbiter's.
+    """
+    every = sorted(os.sched_getaffinity(0))
+    each = (len(every) - 2) // 5
+    return set(every[2 + place * each:2 + (place + 1) * each]) if each > 0 else set(every)
+
+
 class Tenant:
     """A worker process; restarted when it breaks."""
 
-    def __init__(self, name, folder=None):
-        self.name, self.folder, self.prepared = name, folder, {}
+    def __init__(self, name, place, folder=None):
+        self.name, self.place, self.folder, self.prepared = name, place, folder, {}
         self.start()
 
     def start(self):
@@ -31,7 +41,8 @@ class Tenant:
             env.update(LD_PRELOAD=LIBRARY, DIVVY_DIR=self.folder)
         self.errors = open(f"/tmp/divvy-gpu-{self.name}.log", "w")
         self.process = subprocess.Popen(["python3", os.path.join(HERE, WORK)], env=env, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True)
+                                        stdout=subprocess.PIPE, stderr=self.errors, text=True, start_new_session=True,
+                                        preexec_fn=lambda: os.sched_setaffinity(0, cores(self.place)))
         self.prepared, self.answers, self.ready = {}, [], threading.Condition()
         threading.Thread(target=self.read, args=(self.process,), daemon=True).start()
 
@@ -99,7 +110,7 @@ class Arbiter:
     def start(self):
         self.log = open("/tmp/divvy-gpu-arbiter.log", "a")
         self.process = subprocess.Popen([AGENT, "arbiter", "--dir", self.folder, "--tenants", "@" + self.file, "--device",
-                                         self.uuid, "--keeper", "--report", "100"]
+                                         self.uuid, "--keeper", "--report", "100"] + (["--record", os.environ["RECORD"]] if "RECORD" in os.environ else [])
                                         + (["--memory", str(self.memory)] if self.memory else []), stdout=subprocess.PIPE, stderr=self.log,
                                         text=True, start_new_session=True)
         if "ready" not in self.process.stdout.readline():

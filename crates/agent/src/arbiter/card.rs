@@ -8,6 +8,7 @@ use divvy_limiter::{Domain, Ns, Seen, TenantId};
 use divvy_shm::clock::monotonic_ns;
 use divvy_shm::gate::{Booked, ChunkHint};
 
+use super::record::Record;
 use super::tenant::Tenant;
 use super::{Account, Accounts, Container, Settings};
 
@@ -70,21 +71,23 @@ struct Lane {
 
 struct Group<'a> {
     devices: &'a [String],
-    settings: Settings,
+    settings: &'a Settings,
     accounts: &'a Accounts,
     domain: Domain,
     tenants: Vec<(Tenant, TenantId)>,
     lanes: Vec<Lane>,
     seen: Vec<Seen>,
+    record: Option<Record>,
 }
 
 /// Arbitrates until told to stop, and leaves all gates open.
-pub(super) fn arbitrate(devices: &[String], settings: Settings, accounts: &Accounts, orders: &Orders) {
+pub(super) fn arbitrate(devices: &[String], settings: &Settings, accounts: &Accounts, orders: &Orders) {
     // A microsecond of slack instead of fifty: turns are short.
     let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1_000));
     let domain = Domain::new(devices.len(), settings.tuning);
     let (tenants, lanes, seen) = (Vec::new(), Vec::new(), Vec::new());
-    let mut group = Group { devices, settings, accounts, domain, tenants, lanes, seen };
+    let record = settings.record.as_deref().and_then(|path| Record::begin(path, devices));
+    let mut group = Group { devices, settings, accounts, domain, tenants, lanes, seen, record };
     let mut rounded: Option<Ns> = None;
     while let Some(new) = orders.take() {
         if let Some(containers) = new {
@@ -162,6 +165,9 @@ impl Group<'_> {
             tenant.set_gate(lane.device, open);
             let hint = ChunkHint { units: directive.chunk_units, cost_ns: directive.unit_ns };
             tenant.set_hint(lane.device, hint);
+        }
+        if let Some(record) = &mut self.record {
+            record.look(now, &self.seen, self.domain.directives());
         }
         outcome.next
     }

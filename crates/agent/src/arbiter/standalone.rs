@@ -48,6 +48,9 @@ pub struct Args {
     /// Print what was booked as a line of JSON so often, in milliseconds
     #[arg(long)]
     pub report: Option<u64>,
+    /// Append every look and decision that changed something to this file
+    #[arg(long)]
+    pub record: Option<PathBuf>,
 }
 
 /// What tenants may have of each card.
@@ -85,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for container in &containers {
         prepare(container, spec[&container.name], args)?;
     }
-    let arbiter = Arbiter::new(Settings::default());
+    let arbiter = Arbiter::new(Settings { record: args.record.clone(), ..Settings::default() });
     arbiter.set_containers(&containers);
     let registry = Registry::start(containers.iter().map(|c| (c.dir.clone(), c.dir.clone())).collect())?;
     let mut keeper = Keeper::new(args);

@@ -29,6 +29,9 @@ pub(crate) struct Program {
     pub(crate) until: Ns,
     /// Works only in the first part of each such pair of spans, if not zero.
     pub(crate) on_off: (Ns, Ns),
+    /// From this moment on, if not zero, kernels take this instead.
+    pub(crate) turns_at: Ns,
+    pub(crate) turns_to: Ns,
 }
 
 impl Program {
@@ -44,6 +47,8 @@ impl Program {
             from: 0,
             until: Ns::MAX,
             on_off: (0, 0),
+            turns_at: 0,
+            turns_to: 0,
         }
     }
 
@@ -260,7 +265,8 @@ impl Card {
             }
             t.launched += 1;
             let long = p.every > 0 && t.launched.is_multiple_of(u64::from(p.every));
-            t.queue.push_back(Op::Kernel(if long { p.long } else { p.kernel }));
+            let kernel = if p.turns_at > 0 && now >= p.turns_at { p.turns_to } else { p.kernel };
+            t.queue.push_back(Op::Kernel(if long { p.long } else { kernel }));
             t.kernels += 1;
             t.submitted += 1;
             let most = if t.chunk_units > 0 { t.chunk_units } else { t.slow_start };
