@@ -92,6 +92,8 @@ const MEASUREMENT: Ns = 2_000_000;
 struct InPot {
     takes_part: bool,
     done: u32,
+    /// Time since its last completion in the pot, with full chunks behind an open gate: it works at the next one.
+    tail: Ns,
     claim: Claim,
 }
 
@@ -140,6 +142,22 @@ impl Lane {
             None => BELIEVED,
         };
         expected.saturating_sub(self.account.paid)
+    }
+
+    /// The most that is charged for a chunk behind a closed gate, even if somebody's progress shows that something runs: what has not
+    /// ended after several times its cost is not what runs.
+    fn most_believable(&self) -> Ns {
+        match self.account.cost.get() {
+            Some(ns) if !self.open && self.account.pot.done == 0 => {
+                ns.saturating_mul(u64::from(self.largest_chunk())).saturating_mul(4).saturating_sub(self.account.paid)
+            }
+            _ => Ns::MAX,
+        }
+    }
+
+    /// What it has done of its next chunk in a pot, at the most.
+    fn tail(&self) -> Ns {
+        self.account.pot.tail.min(self.longest_chunk_time())
     }
 
     /// A completion was booked: what it runs now is unpaid.
@@ -220,6 +238,8 @@ impl Books {
             lane.account.end_measurement();
             lane.account.pot.takes_part = true;
             lane.account.pot.done = lane.account.pot.done.wrapping_add(done);
+            let goes_on = done == 0 && lane.open && lane.seen.queued > 0;
+            lane.account.pot.tail = if goes_on { lane.account.pot.tail.saturating_add(elapsed) } else { 0 };
             full |= lane.open && lane.seen.queued > 0 && (elapsed <= coarse || seen[i].queued > 0);
             completed |= done > 0;
         }
@@ -324,7 +344,7 @@ impl Books {
                 (Claim::Work(ns), None) => ns,
                 (Claim::Rest(most), _) => {
                     let equal = rest / open.max(1);
-                    let due = if witnessed { equal } else { equal.min(most) };
+                    let due = equal.min(if witnessed { lane.most_believable() } else { most });
                     (rest, open) = (rest - due, open - 1);
                     let little = due.saturating_mul(1000) < pot.saturating_mul(RUNNING);
                     let account = &mut lane.account;
@@ -393,6 +413,7 @@ fn doubt_who_took_longer(lanes: &mut [Lane], mine: &[usize], pot: Ns) {
 }
 
 fn leave_pot(lane: &mut Lane, shared: bool, gaps: bool, over: bool) {
+    let begun = if lane.account.cost.get().is_some() { lane.tail() } else { 0 };
     let part = core::mem::take(&mut lane.account.pot);
     if !part.takes_part {
         return;
@@ -401,13 +422,14 @@ fn leave_pot(lane: &mut Lane, shared: bool, gaps: bool, over: bool) {
     account.guessed |= shared || gaps;
     if part.done > 0 {
         if account.guessed && !gaps && account.may_guess() {
-            account.cost.guess(account.paid, part.done);
+            account.cost.guess(account.paid.saturating_sub(begun), part.done);
         }
         lane.settled();
+        lane.account.paid = begun;
         // What is in flight now began in the pot, and nobody knows when.
         lane.account.guessed = (shared && !over) || gaps;
-    } else if !lane.open && account.doubts >= DOUBTS {
-        account.in_flight = 0;
+    } else if !lane.open && (account.doubts >= DOUBTS || lane.most_believable() == 0) {
+        lane.account.in_flight = 0;
     }
 }
 
@@ -419,7 +441,10 @@ fn claim(lane: &Lane, gaps: bool) -> Claim {
     if account.pot.done > 0 {
         let cost = if gaps { account.cost.get() } else { account.cost.firm() };
         return match cost {
-            Some(ns) => Claim::Work(ns.saturating_mul(u64::from(account.pot.done)).saturating_sub(account.paid)),
+            Some(ns) => {
+                let done = ns.saturating_mul(u64::from(account.pot.done)).saturating_sub(account.paid);
+                Claim::Work(done.saturating_add(lane.tail()))
+            }
             None => Claim::Rest(Ns::MAX),
         };
     }

@@ -187,6 +187,8 @@ pub struct Domain {
     pub(crate) slack: Vec<Slack>,
     /// When several last wanted a card.
     pub(crate) contended_at: Vec<Option<Ns>>,
+    /// How far virtual time has come, for those with a request and for those without: whoever joins begins here.
+    pub(crate) clock: [i64; 2],
     pub(crate) last: Option<Ns>,
 }
 
@@ -201,6 +203,7 @@ impl Domain {
             books: alloc::vec![Books::default(); cards],
             slack: alloc::vec![Slack::default(); cards],
             contended_at: alloc::vec![None; cards],
+            clock: [0; 2],
             last: None,
         }
     }
@@ -232,7 +235,7 @@ impl Domain {
             });
             lanes.push(lane);
         }
-        let virt = self.floor(shares.request > 0).unwrap_or(0);
+        let virt = self.clock[usize::from(shares.request > 0)];
         self.tenants.push(Tenant {
             shares,
             lanes,
@@ -261,13 +264,16 @@ impl Domain {
 
     /// Changes a tenant's shares while it runs. How far it is ahead or behind, in GPU time, stays.
     pub fn set_shares(&mut self, id: TenantId, shares: Shares) {
-        let floor = self.floor(shares.request > 0);
+        let clock = self.clock[usize::from(shares.request > 0)];
         let Some(tenant) = self.tenants.get_mut(id.0 as usize) else { return };
-        if let Some(floor) = floor {
-            let lead = tenant.virt.saturating_sub(floor);
+        if (tenant.shares.request > 0) == (shares.request > 0) {
+            let lead = tenant.virt.saturating_sub(clock);
             let (old, new) = (i128::from(weight(tenant.shares)), i128::from(weight(shares)));
             let lead = i64::try_from(i128::from(lead) * old / new).unwrap_or(0);
-            tenant.virt = floor.saturating_add(lead);
+            tenant.virt = clock.saturating_add(lead);
+        } else {
+            // Time of the others is not comparable.
+            (tenant.virt, tenant.owed) = (clock, 0);
         }
         tenant.bucket.set_limit(shares.limit, self.tuning.period);
         tenant.shares = shares;

@@ -10,8 +10,9 @@ const GRIEVED: i64 = 2_000_000;
 
 /// A guest's first chunk is waited for, if it takes no longer than this.
 const FIRST_CHUNK: Ns = 1_000_000;
-/// So long a turn may wait for what is left of the one before.
+/// So long a turn waits for what is left of the one before, and for two of its chunks where those are long.
 const RESIDUE: Ns = 1_500_000;
+const LONG_RESIDUE: Ns = 12_000_000;
 
 /// Brings up to date who wants a card, and holds virtual times within their bounds.
 pub(crate) fn look(domain: &mut Domain, now: Ns) {
@@ -25,8 +26,9 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
         // A card finishes the chunk before it looks at a gate: till then the turn has not begun.
         let Some(before) = domain.tenants[i].waits_for else { continue };
         let left = domain.tenants[before].lanes.iter().any(|&lane| domain.lanes[lane].account.in_flight > 0);
+        let longest = chunk(domain, &domain.tenants[before]).saturating_mul(2).clamp(RESIDUE, LONG_RESIDUE);
         let tenant = &mut domain.tenants[i];
-        if tenant.owner && left && now.saturating_sub(tenant.turn_given) < RESIDUE {
+        if tenant.owner && left && now.saturating_sub(tenant.turn_given) < longest {
             tenant.turn_began = now;
         } else {
             tenant.waits_for = None;
@@ -55,13 +57,15 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
             tenant.last_full = now;
         }
         let since = tenant.ready_since.map_or(0, |since| now.saturating_sub(since));
-        tenant.wants = tenant.last_work.is_some_and(|last| now.saturating_sub(last) < tuning.hold);
+        let hold = if tenant.owner && tenant.grievance > GRIEVED { tuning.anticipation } else { tuning.hold };
+        tenant.wants = tenant.last_work.is_some_and(|last| now.saturating_sub(last) < hold);
         tenant.ready = (full || (work && since >= tuning.ripe)) && !wait;
         // Nobody waits for a chunk that is still being filled; the longer it fills, the fewer switches.
         tenant.pressing = tenant.ready && (full || since >= tuning.ripe.saturating_mul(5));
     }
     for entitled in [true, false] {
-        let Some(floor) = domain.floor(entitled) else { continue };
+        let floor = domain.floor(entitled).unwrap_or(domain.clock[usize::from(entitled)]);
+        domain.clock[usize::from(entitled)] = floor;
         let second = second_furthest_behind(domain, entitled);
         for tenant in domain.tenants.iter_mut().filter(|t| !t.gone && (t.shares.request > 0) == entitled) {
             let debt = tuning.debt.saturating_mul(1000) / u64::from(domain::weight(tenant.shares));
@@ -141,7 +145,14 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
             contended[card] && !domain.slack[card].is_there()
         });
         let open = !tenant.gone && tenant.bucket.allows() && (tenant.owner || !must_own);
-        domain.lanes[i].set_gate(open);
+        // Closed while the card was still at the work before: nothing of it has begun.
+        let begun = tenant.waits_for.is_none();
+        let lane = &mut domain.lanes[i];
+        let closes = lane.open && !open;
+        lane.set_gate(open);
+        if closes && !begun {
+            lane.account.in_flight = 0;
+        }
     }
 }
 

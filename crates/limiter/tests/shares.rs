@@ -95,7 +95,8 @@ fn programs_that_pause_after_each_burst_keep_what_they_are_owed() {
         let long = Program { kernel: 5 * MS, burst: 4, think: pause, launch: 10 * US, ..Program::mm() };
         let card = managed(&[(300, 1000, long), (700, 1000, long)]);
         let found = parts(&card, SEC, (SECONDS + 1) * SEC);
-        assert!(within(&found, &[300, 700], 20), "paused for {pause} ns: {found:?}");
+        // Nobody can tell whose kernel of five milliseconds ran when two were on the card.
+        assert!(within(&found, &[300, 700], 40), "paused for {pause} ns: {found:?}");
         let mm = Program { think: pause, launch: 10 * US, ..Program::mm() };
         let card = managed(&[(100, 1000, mm), (900, 1000, mm)]);
         let found = parts(&card, SEC, (SECONDS + 1) * SEC);
@@ -106,13 +107,42 @@ fn programs_that_pause_after_each_burst_keep_what_they_are_owed() {
     }
 }
 
+/// A graph is launched as one, so its whole length is a chunk.
+#[test]
+fn graphs_of_four_milliseconds_in_bursts_of_two() {
+    for requests in [[300, 700], [100, 900]] {
+        for pause in [50 * US, 300 * US] {
+            let graph = Program { kernel: 4 * MS, burst: 2, think: pause, launch: 20 * US, ..Program::mm() };
+            let card = managed(&[(requests[0], 1000, graph), (requests[1], 1000, graph)]);
+            let found = parts(&card, SEC, (SECONDS + 1) * SEC);
+            assert!(within(&found, &requests, 25), "paused for {pause} ns: asked {requests:?}, got {found:?}");
+        }
+    }
+}
+
+/// Who ran alone for long and who only had gaps meet with new shares: neither owes the other anything.
+#[test]
+fn a_request_for_who_had_none_begins_with_a_clean_sheet() {
+    let mut card = Card::new(Tuning::default());
+    let lone = card.add(500, 1000, Program::mm());
+    let ids: Vec<_> = (0..3).map(|_| card.add(0, 1000, Program { from: 3 * SEC, ..Program::mm() })).collect();
+    card.run_until(2900 * MS);
+    card.set_shares(lone, 100, 1000);
+    for (id, request) in ids.into_iter().zip([200, 300, 400]) {
+        card.set_shares(id, request, 1000);
+    }
+    card.run_until(7 * SEC);
+    let found = parts(&card, 3500 * MS, 7 * SEC);
+    assert!(within(&found, &[100, 200, 300, 400], 20), "{found:?}");
+}
+
 #[test]
 fn a_program_that_turns_to_other_kernels_is_known_again_within_seconds() {
     for (before, after) in [(5 * MS, 200 * US), (5 * US, 200 * US), (200 * US, 3 * MS)] {
         let other = Program { kernel: before, turns_at: SEC, turns_to: after, ..Program::mm() };
         let mm = Program::mm();
         let card = managed(&[(100, 1000, other), (200, 1000, mm), (300, 1000, mm), (400, 1000, mm)]);
-        let found = parts(&card, 5 * SEC, (SECONDS + 1) * SEC);
+        let found = parts(&card, 3 * SEC, (SECONDS + 1) * SEC);
         assert!(within(&found, &[100, 200, 300, 400], 20), "from {before} to {after} ns: {found:?}");
         let card = managed(&[(100, 1000, other), (900, 1000, mm)]);
         let found = parts(&card, 2 * SEC, (SECONDS + 1) * SEC);

@@ -24,7 +24,7 @@ def cores(place):
     The tenants with the library and those without never run at the same time, so they share places. The first cores are the arbiter's.
     """
     every = sorted(os.sched_getaffinity(0))
-    each = (len(every) - 2) // 5
+    each = (len(every) - 2) // 4
     return set(every[2 + place * each:2 + (place + 1) * each]) if each > 0 else set(every)
 
 
@@ -112,7 +112,7 @@ class Arbiter:
         self.process = subprocess.Popen([AGENT, "arbiter", "--dir", self.folder, "--tenants", "@" + self.file, "--device",
                                          self.uuid, "--keeper", "--report", "100"] + (["--record", os.environ["RECORD"]] if "RECORD" in os.environ else [])
                                         + (["--memory", str(self.memory)] if self.memory else []), stdout=subprocess.PIPE, stderr=self.log,
-                                        text=True, start_new_session=True)
+                                        text=True, start_new_session=True, preexec_fn=lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]))
         if "ready" not in self.process.stdout.readline():
             raise SystemExit("the arbiter does not start; see /tmp/divvy-gpu-arbiter.log")
         threading.Thread(target=self.read, args=(self.process,), daemon=True).start()
