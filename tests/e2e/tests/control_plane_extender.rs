@@ -6,24 +6,33 @@
 mod ground;
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, TcpListener};
 use std::sync::LazyLock;
 
 use divvy_core::keys;
 use divvy_e2e::{Options, Scheduler};
-use ground::{Ground, SOON, devices, file, grant, pod, share, wait_bound, whole};
+use ground::{Divvy, Ground, SOON, devices, file, free_ports, grant, pod, share, wait_bound, whole};
 use serde_json::{Value, json};
 
-/// Two nodes of two GPUs called `x-*`; pods keep their scheduler's name, and kube-scheduler places them.
+/// Two nodes of two GPUs called `x-*`; pods keep their scheduler's name, and kube-scheduler places them. It asks a replica that does
+/// not lead: any answers, and a bind is handed on to the one that does.
 static EXTENDED: LazyLock<Ground> = LazyLock::new(|| {
-    let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let [leader, follower] = free_ports();
     let text = std::fs::read_to_string(file("deploy/kube-scheduler.yaml")).unwrap();
     let mut configuration: Value = serde_saphyr::from_str(&text).unwrap();
-    configuration["extenders"][0]["urlPrefix"] = json!(format!("http://127.0.0.1:{port}/divvy"));
+    configuration["extenders"][0]["urlPrefix"] = json!(format!("http://127.0.0.1:{follower}/divvy"));
     let options = Options { scheduler: Scheduler::Configured(configuration), ..Options::control_plane() };
-    let listen = format!("127.0.0.1:{port}");
-    let ground =
+    let listen = format!("127.0.0.1:{leader}");
+    let mut ground =
         Ground::start(options, "controller", &["--extender-listen", &listen, "--kube-scheduler", "default-scheduler"]);
+    divvy_e2e::eventually("it leads", SOON, || {
+        anyhow::ensure!(ground.divvy.metric("divvy_leading") == 1.0);
+        Ok(())
+    })
+    .unwrap();
+    let listen = format!("127.0.0.1:{follower}");
+    let second = Divvy::new(&ground.cluster, "follower", "scheduler", &["--extender-listen", &listen]);
+    second.start();
+    ground.more.push(second);
     ground.simulate("x", 2, 2);
     ground
 });
@@ -35,6 +44,9 @@ fn a_pod_is_bound_by_the_extender_with_its_grant() {
     let bound = wait_bound(&space, "half");
     assert_eq!(bound["spec"]["schedulerName"], "default-scheduler");
     assert_eq!(grant(&bound).containers[0].slices[0].share.0, 500);
+    let [follower] = &EXTENDED.more[..] else { panic!("one replica follows") };
+    assert_eq!((EXTENDED.divvy.metric("divvy_leading"), follower.metric("divvy_leading")), (1.0, 0.0));
+    assert_eq!(follower.metric("divvy_decisions_total{outcome=\"bound\"}"), 0.0);
     // A pod without devices is none of the extender's business.
     space.create(&pod("plain", json!({"cpu": "100m"})).to_string()).unwrap();
     let plain = wait_bound(&space, "plain");
