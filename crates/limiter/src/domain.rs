@@ -76,6 +76,8 @@ pub(crate) struct Lane {
     pub(crate) throttled: Ns,
     /// Units per chunk, as published.
     pub(crate) chunk_units: u32,
+    /// The largest chunk seen lately to end at once: a graph is launched as one, however many units it counts for.
+    pub(crate) seen_units: u32,
     /// Units per chunk before the last change, which chunks up to `recut` in the count of units may still have.
     pub(crate) older_units: u32,
     pub(crate) recut: u32,
@@ -91,12 +93,12 @@ impl Lane {
     pub(crate) fn largest_chunk(&self) -> u32 {
         let older = self.recut.wrapping_sub(self.seen.completed);
         let old_ones_left = older > 0 && older < u32::MAX / 2;
-        self.chunk_units.max(if old_ones_left { self.older_units } else { 1 }).max(1)
+        self.chunk_units.max(self.seen_units).max(if old_ones_left { self.older_units } else { 1 }).max(1)
     }
 
     /// What a chunk takes, as far as known.
     pub(crate) fn chunk_time(&self) -> Ns {
-        self.account.cost.get().unwrap_or(0).saturating_mul(u64::from(self.chunk_units))
+        self.account.cost.get().unwrap_or(0).saturating_mul(u64::from(self.chunk_units.max(self.seen_units)))
     }
 
     /// How long the card would take for what is queued, as far as known.
@@ -227,6 +229,7 @@ impl Domain {
                 silent: 0,
                 throttled: 0,
                 chunk_units: 0,
+                seen_units: 0,
                 older_units: 0,
                 recut: 0,
                 measured: 0,
@@ -313,6 +316,10 @@ impl Domain {
         for (lane, &now_seen) in self.lanes.iter_mut().zip(seen) {
             if !lane.open && lane.has_work() {
                 lane.throttled = lane.throttled.saturating_add(elapsed);
+            }
+            let done = now_seen.completed.wrapping_sub(lane.seen.completed);
+            if done > 0 && elapsed <= 4 * self.tuning.tick {
+                lane.seen_units = done.max(lane.seen_units - lane.seen_units / 8);
             }
             let moved = now_seen.completed != lane.seen.completed || now_seen.submitted != lane.seen.submitted;
             lane.still = if moved { 0 } else { lane.still.saturating_add(if lane.open { elapsed } else { 0 }) };

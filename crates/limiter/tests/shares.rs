@@ -48,7 +48,7 @@ fn gpu_bound(kernel: u64, requests: &[u32]) {
     let tenants: Vec<Tenant> = requests.iter().map(|&r| (r, 1000, Program::kernels_of(kernel))).collect();
     let card = managed(&tenants);
     let over_all = parts(&card, SEC, (SECONDS + 1) * SEC);
-    assert!(within(&over_all, requests, 15), "asked {requests:?}, got {over_all:?}");
+    assert!(within(&over_all, requests, 20), "asked {requests:?}, got {over_all:?}");
     for second in 1..=SECONDS {
         let found = parts(&card, second * SEC, (second + 1) * SEC);
         assert!(within(&found, requests, 40), "second {second}: asked {requests:?}, got {found:?}");
@@ -112,10 +112,15 @@ fn programs_that_pause_after_each_burst_keep_what_they_are_owed() {
 fn graphs_of_four_milliseconds_in_bursts_of_two() {
     for requests in [[300, 700], [100, 900]] {
         for pause in [50 * US, 300 * US] {
-            let graph = Program { kernel: 4 * MS, burst: 2, think: pause, launch: 20 * US, ..Program::mm() };
-            let card = managed(&[(requests[0], 1000, graph), (requests[1], 1000, graph)]);
-            let found = parts(&card, SEC, (SECONDS + 1) * SEC);
-            assert!(within(&found, &requests, 25), "paused for {pause} ns: asked {requests:?}, got {found:?}");
+            for units in [1, 20] {
+                let graph = Program { kernel: 4 * MS, burst: 2, think: pause, launch: 20 * US, units, ..Program::mm() };
+                let card = managed(&[(requests[0], 1000, graph), (requests[1], 1000, graph)]);
+                let found = parts(&card, SEC, (SECONDS + 1) * SEC);
+                assert!(
+                    within(&found, &requests, 20),
+                    "{units} units, paused for {pause} ns: asked {requests:?}, got {found:?}"
+                );
+            }
         }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Program {
     /// From this moment on, if not zero, kernels take this instead.
     pub(crate) turns_at: Ns,
     pub(crate) turns_to: Ns,
+    /// Units a launch counts for: the nodes of a graph.
+    pub(crate) units: u32,
 }
 
 impl Program {
@@ -49,6 +51,7 @@ impl Program {
             on_off: (0, 0),
             turns_at: 0,
             turns_to: 0,
+            units: 1,
         }
     }
 
@@ -268,7 +271,7 @@ impl Card {
             let kernel = if p.turns_at > 0 && now >= p.turns_at { p.turns_to } else { p.kernel };
             t.queue.push_back(Op::Kernel(if long { p.long } else { kernel }));
             t.kernels += 1;
-            t.submitted += 1;
+            t.submitted += p.units;
             let most = if t.chunk_units > 0 { t.chunk_units } else { t.slow_start };
             if managed && t.submitted - t.ended >= most {
                 t.ended = t.submitted;
