@@ -4,12 +4,14 @@
 //!   commands, environment) is skipped while parsing, so that 50,000 pods fit in a small process.
 //! - [`convert`]: from those to the core's own values.
 //! - [`policy`]: the custom resource for cluster policy.
+//! - [`budget`]: the custom resources for budgets and quotas.
 //! - [`extender`]: what kube-scheduler says to an extender and hears from it.
 //! - [`admission`]: what the API server says to a webhook and hears from it.
 #![forbid(unsafe_code)]
 
 pub mod admission;
 mod anycase;
+pub mod budget;
 pub mod convert;
 pub mod extender;
 pub mod managed;

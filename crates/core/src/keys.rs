@@ -112,7 +112,16 @@ pub const POLICY_PATH: &str = "/apis/divvy.dev/v1alpha1/gpupolicies";
 /// The paths of budgets and quota in the API, across all namespaces.
 pub const BUDGETS_PATH: &str = "/apis/divvy.dev/v1alpha1/gpubudgets";
 pub const CLUSTER_BUDGETS_PATH: &str = "/apis/divvy.dev/v1alpha1/clustergpubudgets";
+pub const BUDGET_ENTRIES_PATH: &str = "/apis/divvy.dev/v1alpha1/gpubudgetentries";
+pub const CHARGES_PATH: &str = "/apis/divvy.dev/v1alpha1/gpucharges";
 pub const QUOTAS_PATH: &str = "/apis/divvy.dev/v1alpha1/gpuquotas";
+/// The group of our custom resources, and the path of a namespace's objects in it (`PREFIX/NAMESPACE/gpubudgets`).
+pub const GROUP: &str = "divvy.dev";
+pub const GROUP_VERSION: &str = "divvy.dev/v1alpha1";
+pub const NAMESPACED_PATH: &str = "/apis/divvy.dev/v1alpha1/namespaces";
+/// On a GpuBudget: the ClusterGpuBudget it is kept for. On charges: whose they are.
+pub const BUDGET_TEMPLATE: &str = "divvy.dev/cluster-budget";
+pub const CHARGED_NAMESPACE: &str = "divvy.dev/charged-namespace";
 
 /// The scheduler's name.
 pub const SCHEDULER: &str = "divvy";

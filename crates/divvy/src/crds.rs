@@ -3,13 +3,21 @@
 use std::io::Write;
 
 use anyhow::Context;
+use divvy_api::budget::{ClusterGpuBudget, GpuBudget, GpuBudgetEntry, GpuCharges, GpuQuota};
 use divvy_api::policy::GpuPolicy;
 use kube::CustomResourceExt;
 use serde_json::Value;
 
 /// File name and content of each definition.
 pub(crate) fn all() -> anyhow::Result<Vec<(&'static str, String)>> {
-    Ok(vec![("gpupolicies.yaml", yaml(&GpuPolicy::crd())?)])
+    Ok(vec![
+        ("gpupolicies.yaml", yaml(&GpuPolicy::crd())?),
+        ("gpubudgets.yaml", yaml(&GpuBudget::crd())?),
+        ("clustergpubudgets.yaml", yaml(&ClusterGpuBudget::crd())?),
+        ("gpubudgetentries.yaml", yaml(&GpuBudgetEntry::crd())?),
+        ("gpucharges.yaml", yaml(&GpuCharges::crd())?),
+        ("gpuquotas.yaml", yaml(&GpuQuota::crd())?),
+    ])
 }
 
 fn yaml(crd: &impl serde::Serialize) -> anyhow::Result<String> {
