@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
+use divvy_api::budget::{QuotaObject, read_quota};
 use divvy_api::convert::{self, InventoryProblem, PodSeen};
 use divvy_api::policy::{ClusterPolicy, PolicyProblem};
 use divvy_api::reader::PodReader;
@@ -11,6 +12,7 @@ use divvy_api::{policy, wire};
 use divvy_core::id::{Namespace, NodeName, PodUid};
 use divvy_core::labels::Labels;
 use divvy_core::node::Node;
+use divvy_core::quota::Quota;
 use divvy_core::snapshot::DisruptionBudget;
 use divvy_core::volume::{Claim, ClaimKey, StorageCapacity, StorageClass, Volume};
 use kube::Client;
@@ -39,6 +41,10 @@ pub enum Change {
     BudgetGone(Namespace, Arc<str>),
     /// Something about storage.
     Storage(StorageChange),
+    /// A quota is like this now; none where it cannot be followed.
+    Quota(Namespace, Arc<str>, Option<Quota>),
+    /// A quota is gone.
+    QuotaGone(Namespace, Arc<str>),
     /// The cluster's policy is this now, of this generation; or it cannot be followed, and the one before it stays in force.
     Policy(i64, Result<Arc<ClusterPolicy>, PolicyProblem>),
     /// Everything of a kind has been told, in answer to this request for a list.
@@ -95,11 +101,13 @@ pub enum Kind {
     Capacities,
     /// The GpuPolicy.
     Policy,
+    /// GpuQuotas.
+    Quotas,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Pods,
         Kind::Nodes,
         Kind::Namespaces,
@@ -111,6 +119,7 @@ impl Kind {
         Kind::Drivers,
         Kind::Capacities,
         Kind::Policy,
+        Kind::Quotas,
     ];
 }
 
@@ -242,6 +251,26 @@ pub fn watches(feed: Feed, to: mpsc::Sender<Change>) -> Vec<(&'static str, impl 
             storage(StorageChange::Capacity(name, convert::capacity(capacity)))
         },
         move |gone: Gone| storage(StorageChange::CapacityGone(format!("{}/{}", gone.namespace, gone.name)))
+    );
+    watch!(
+        "watch quotas",
+        Kind::Quotas,
+        never.clone(),
+        QuotaObject,
+        |object: QuotaObject| {
+            let name = object.metadata.name.as_str();
+            let quota = read_quota(name, &object.spec);
+            if let Err(wrong) = &quota {
+                tracing::error!(
+                    namespace = object.metadata.namespace,
+                    name,
+                    wrong = wrong.join("; "),
+                    "a quota cannot be followed"
+                );
+            }
+            Some(Change::Quota(Namespace::from(object.metadata.namespace.as_str()), name.into(), quota.ok()))
+        },
+        |gone: Gone| Some(Change::QuotaGone(Namespace::from(gone.namespace), gone.name.into()))
     );
     watch!(
         "watch the policy",

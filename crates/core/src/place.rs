@@ -7,6 +7,7 @@ mod hami;
 mod kubegpu;
 mod kubeshare;
 mod ordinary;
+pub(crate) mod quota;
 mod vgpu;
 
 use crate::fit::{Choose, Terms, Trial};
@@ -80,6 +81,8 @@ pub(crate) struct Attempt<'a> {
     placement: Option<Placement>,
     pub(crate) kept: &'a Kept,
     now: Time,
+    /// Quotas are asked too.
+    limited: bool,
 }
 
 /// The nodes that place by one policy, and what they said.
@@ -99,7 +102,13 @@ impl<'a> Attempt<'a> {
         now: Time,
     ) -> Result<Attempt<'a>, PolicyMistake> {
         let placement = policy.placement_of(pod)?;
-        Ok(Attempt { snapshot, policy, pod, rules: Rules::of(snapshot, ix, pod), placement, kept, now })
+        let rules = Rules::of(snapshot, ix, pod);
+        Ok(Attempt { snapshot, policy, pod, rules, placement, kept, now, limited: true })
+    }
+
+    /// The same, as if there were no quotas.
+    pub(crate) fn unlimited(self) -> Attempt<'a> {
+        Attempt { limited: false, ..self }
     }
 
     /// The policy by which this pod is placed on this node.
@@ -131,7 +140,11 @@ impl<'a> Attempt<'a> {
         };
         let mut trial = Trial::new(state, ask, self.snapshot.kinds(), terms);
         trial.run(placer)?;
-        Ok(Answer { score: placer.score(&trial) + wishes, grant: Some(trial.grant(name, self.now)) })
+        let (score, grant) = (placer.score(&trial) + wishes, trial.grant(name, self.now));
+        if self.limited {
+            quota::check(self, state, &grant)?;
+        }
+        Ok(Answer { score, grant: Some(grant) })
     }
 
     /// The best node, by asking all of them; or what they said.

@@ -133,6 +133,18 @@ pub enum NodeReason {
         /// For whom.
         holder: PodKey,
     },
+    /// It fits there, but its namespace may not hold that much.
+    Quota {
+        /// What is too much, quota by quota.
+        text: String,
+        /// It is the namespace's own by right, and others of its cohort have borrowed it.
+        lent: bool,
+    },
+    /// Its namespace may not use nodes of this pool.
+    Pool {
+        /// The pool; none for a node without one.
+        name: Option<Arc<str>>,
+    },
 }
 
 /// Why a volume keeps a pod from a node.

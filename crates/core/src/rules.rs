@@ -66,6 +66,7 @@ impl<'a> Rules<'a> {
             && spec.volumes.is_empty()
             && spec.host_ports.is_empty()
             && snapshot.repelling().next().is_none()
+            && snapshot.surroundings().quotas.of(&pod.key.namespace).is_empty()
     }
 
     /// May the pod run on the node, as far as Kubernetes is concerned? The first rule that fails answers.

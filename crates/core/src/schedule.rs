@@ -3,6 +3,7 @@
 mod fair;
 mod gang;
 mod queue;
+mod reclaim;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,7 +111,10 @@ impl Round<'_> {
     fn pod(&mut self, ix: PodIx) {
         match self.place(ix, None) {
             Ok(bind) => self.plan.binds.push(bind),
-            Err(reason) => self.wait(ix, reason),
+            Err(reason) => {
+                let reason = self.reclaim(ix, reason);
+                self.wait(ix, reason);
+            }
         }
     }
 

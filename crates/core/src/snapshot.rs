@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::{DeviceKind, Link};
+use crate::device::{DeviceKind, Inventory, Link};
 use crate::hash::FixedMap;
 use crate::id::{GangKey, Namespace, NodeName, PodUid};
 use crate::kind::Kinds;
@@ -21,6 +21,7 @@ use crate::labels::{Labels, Selector};
 use crate::ledger::{Book, Charge, charges};
 use crate::node::Node;
 use crate::pod::{Bound, Pod, State};
+use crate::quota::{Held, Quotas, Usage};
 use crate::resources::Resources;
 use crate::units::Share;
 use crate::volume::{Claim, ClaimKey, StorageCapacity, StorageClass, Volume};
@@ -55,6 +56,8 @@ pub struct Snapshot {
     repelling: BTreeSet<PodIx>,
     /// Devices held per namespace, in thousandths.
     held: BTreeMap<Namespace, u64>,
+    /// What namespaces hold, as quotas count it.
+    holdings: BTreeMap<Namespace, Held>,
     surroundings: Surroundings,
     changes: changes::Changes,
     journal: transaction::Journal,
@@ -77,6 +80,8 @@ pub struct Surroundings {
     pub capacities: Vec<StorageCapacity>,
     /// PodDisruptionBudgets.
     pub budgets: Vec<DisruptionBudget>,
+    /// How much namespaces may hold at once.
+    pub quotas: Quotas,
 }
 
 /// JSON has only texts as names in a map; claims are a list there.
@@ -189,6 +194,17 @@ impl PodState {
     /// What it is charged, by place of the device in the node's inventory.
     pub fn charges(&self) -> &[(u32, Charge)] {
         &self.charges
+    }
+
+    /// What it holds, as quotas count it.
+    pub fn holding(&self, inventory: &Inventory) -> Held {
+        let mut held = Held::default();
+        for (device, charge) in &self.charges {
+            if let Some(device) = inventory.devices.get(*device as usize).filter(|d| d.kind != DeviceKind::Nic) {
+                held.add(&Held::of(&device.model, Usage::of(charge, device)));
+            }
+        }
+        held
     }
 
     /// Devices it holds, in thousandths: of each the larger of its share and its part of the memory, all of one it holds alone.
@@ -381,6 +397,10 @@ impl Snapshot {
         if weight > 0 {
             *self.held.entry(pod.pod.key.namespace.clone()).or_default() += weight;
         }
+        if !pod.charges.is_empty() {
+            let holding = pod.holding(&node.node.inventory);
+            self.holdings.entry(pod.pod.key.namespace.clone()).or_default().add(&holding);
+        }
         if !pod.pod.spec.apart.is_empty() {
             self.repelling.insert(ix);
         }
@@ -393,6 +413,14 @@ impl Snapshot {
         let Some(node_ix) = pod.on.take() else { return };
         let Some(node) = self.nodes[node_ix.0 as usize].as_mut() else { return };
         let weight = pod.weight(&node.books);
+        if !pod.charges.is_empty()
+            && let Some(held) = self.holdings.get_mut(&pod.pod.key.namespace)
+        {
+            held.take(&pod.holding(&node.node.inventory));
+            if held.is_empty() {
+                self.holdings.remove(&pod.pod.key.namespace);
+            }
+        }
         node.used.sub(&pod.pod.spec.requests);
         for (device, charge) in pod.charges.drain(..) {
             let device = device as usize;
@@ -485,6 +513,11 @@ impl Snapshot {
         &self.held
     }
 
+    /// What namespaces hold, as quotas count it.
+    pub fn holdings(&self) -> &BTreeMap<Namespace, Held> {
+        &self.holdings
+    }
+
     /// Where the list of changes stands now.
     pub fn position(&self) -> Position {
         self.changes.position()
@@ -512,6 +545,7 @@ impl PartialEq for Snapshot {
             && self.orphans == other.orphans
             && self.repelling == other.repelling
             && self.held == other.held
+            && self.holdings == other.holdings
             && self.surroundings == other.surroundings
     }
 }

@@ -114,6 +114,8 @@ impl Board {
             | Change::Budget(_)
             | Change::BudgetGone(..)
             | Change::Storage(_)
+            | Change::Quota(..)
+            | Change::QuotaGone(..)
             | Change::Policy(_, Err(_))
             | Change::Complete(..) => {}
         }

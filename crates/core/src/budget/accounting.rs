@@ -126,7 +126,11 @@ impl Accounting {
     pub fn restore(&mut self, key: AccountKey, mut account: Account) {
         account.timeline.rewind(self.at);
         account.empty_since = account.empty_since.filter(|since| *since <= self.at);
-        account.buckets.retain(|bucket| bucket.start <= self.at);
+        if account.buckets.iter().any(|bucket| bucket.start <= self.at) {
+            account.buckets.retain(|bucket| bucket.start <= self.at);
+        } else {
+            account.buckets.truncate(1);
+        }
         for bucket in &mut account.buckets {
             (bucket.spent, bucket.refunded) = bucket.folded;
         }
@@ -158,6 +162,14 @@ impl Accounting {
                 account.turn(start, end);
                 self.accounts.0.insert(key.clone(), account);
             }
+        }
+    }
+
+    /// A budget has another period from now on: the current bucket ends when the new calendar says.
+    pub fn reschedule(&mut self, key: &AccountKey, calendar: &impl Calendar) {
+        let at = self.at;
+        if let Some(bucket) = self.accounts.0.get_mut(key).and_then(|account| account.buckets.back_mut()) {
+            bucket.end = calendar.bucket(key, at).1.max(Time(at.0 + 1));
         }
     }
 

@@ -80,6 +80,9 @@ fn describe(reason: &NodeReason) -> (String, u64) {
         NodeReason::Feature { name } => format!("without kubelet feature {name}"),
         NodeReason::Devices(shortfall) => return devices(shortfall),
         NodeReason::Reserved { holder } => format!("kept for {holder}, which waits longer"),
+        NodeReason::Quota { text, .. } => format!("with room, but over {text}"),
+        NodeReason::Pool { name: Some(name) } => format!("of pool {name}, which the quota does not name"),
+        NodeReason::Pool { name: None } => "of no pool, which the quota wants".into(),
     };
     (text, 0)
 }

@@ -42,6 +42,20 @@ impl World {
                 self.surround(false, |s| s.budgets.retain(|b| (&b.namespace, &b.name) != (&namespace, &name)));
             }
             Change::Storage(change) => self.storage(change),
+            // One that cannot be followed any more changes nothing.
+            Change::Quota(_, _, None) => {}
+            Change::Quota(namespace, name, Some(quota)) => self.surround(|s| {
+                let quotas = s.quotas.0.entry(namespace).or_default();
+                quotas.retain(|known| known.name != name);
+                quotas.push(quota);
+            }),
+            Change::QuotaGone(namespace, name) => self.surround(|s| {
+                let quotas = s.quotas.0.entry(namespace.clone()).or_default();
+                quotas.retain(|known| known.name != name);
+                if quotas.is_empty() {
+                    s.quotas.0.remove(&namespace);
+                }
+            }),
             Change::Policy(generation, policy) => self.new_policy(generation, policy),
             Change::Complete(kind, _) => {
                 self.complete.insert(kind);

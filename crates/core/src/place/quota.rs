@@ -1,0 +1,45 @@
+//! A namespace's quota, asked about the very grant a node would give: a percentage, a default or an init container counts as what it
+//! became on the card.
+
+use crate::device::DeviceKind;
+use crate::grant::Grant;
+use crate::ledger::charges;
+use crate::place::Attempt;
+use crate::quota::{Excess, Held, Usage, Verdict};
+use crate::reason::NodeReason;
+use crate::snapshot::NodeState;
+
+/// May the pod's namespace hold this grant besides what it holds already?
+pub(super) fn check(attempt: &Attempt<'_>, state: &NodeState, grant: &Grant) -> Result<(), NodeReason> {
+    let quotas = &attempt.snapshot.surroundings().quotas;
+    let namespace = &attempt.pod.key.namespace;
+    if quotas.of(namespace).is_empty() {
+        return Ok(());
+    }
+    let pool = state.node().labels.get(&attempt.policy.pool_label);
+    if !quotas.allows_pool(namespace, pool.map(|pool| &**pool)) {
+        return Err(NodeReason::Pool { name: pool.cloned() });
+    }
+    let too_much = |excess: Vec<Excess>, lent: bool| {
+        let text: Vec<String> = excess.iter().map(ToString::to_string).collect();
+        Err(NodeReason::Quota { text: text.join("; "), lent })
+    };
+    match quotas.check(attempt.snapshot.holdings(), namespace, &held(state, grant)) {
+        Verdict::Fits | Verdict::Borrows => Ok(()),
+        Verdict::Reclaims(excess) => too_much(excess, true),
+        Verdict::Exceeds(excess) => too_much(excess, false),
+    }
+}
+
+/// What a grant would hold on a node.
+pub(crate) fn held(state: &NodeState, grant: &Grant) -> Held {
+    let inventory = &state.node().inventory;
+    let mut held = Held::default();
+    for (id, charge) in charges(grant, inventory, false) {
+        let device = inventory.devices.iter().find(|d| d.id == id && d.kind != DeviceKind::Nic);
+        if let Some(device) = device {
+            held.add(&Held::of(&device.model, Usage::of(&charge, device)));
+        }
+    }
+    held
+}

@@ -1,0 +1,181 @@
+//! What was lent is taken back: a pod with a right to devices that others of its cohort borrowed makes the fewest of them leave.
+
+use crate::id::{NodeName, PodUid};
+use crate::place::{Attempt, quota::held};
+use crate::plan::Eviction;
+use crate::pod::Pod;
+use crate::quota::{Held, Holder, Verdict, reclaim};
+use crate::reason::Reason;
+use crate::schedule::Round;
+use crate::snapshot::PodIx;
+use crate::time::Time;
+
+impl Round<'_> {
+    /// Why a pod that found no place waits: where only borrowers stand in its way, they leave.
+    pub(super) fn reclaim(&mut self, ix: PodIx, reason: Reason) -> Reason {
+        let Some((node, leaving, victims)) = self.borrowers(ix) else { return reason };
+        let Some(key) = self.snapshot.pod_at(ix).map(|state| state.pod().key.clone()) else { return reason };
+        for uid in victims {
+            let Some(state) = self.snapshot.find_pod(&uid).and_then(|ix| self.snapshot.pod_at(ix)) else { continue };
+            let Some(bound) = state.pod().bound() else { continue };
+            self.plan.evictions.push(Eviction {
+                pod: uid.clone(),
+                key: state.pod().key.clone(),
+                node: bound.node.clone(),
+                makes_room_for: key.clone(),
+                against_budget: None,
+                moves: false,
+            });
+        }
+        Reason::MakingRoom { node, leaving }
+    }
+
+    /// The node on which the pod would fit, how many leave for it, and who of them has not been told yet.
+    fn borrowers(&self, ix: PodIx) -> Option<(NodeName, u32, Vec<PodUid>)> {
+        let pod = self.snapshot.pod_at(ix)?.pod();
+        let quotas = &self.snapshot.surroundings().quotas;
+        let namespace = &pod.key.namespace;
+        let cohort = quotas.of(namespace).iter().any(|quota| quota.cohort.is_some());
+        if !cohort || !self.policy.preemption.enabled || pod.spec.never_preempts {
+            return None;
+        }
+        // Who is on the way out, or was told in this plan, gives back what it holds.
+        let mut everybody = self.snapshot.holdings().clone();
+        let (mut holders, mut leaving) = (Vec::new(), 0);
+        for (_, state) in self.snapshot.pods() {
+            let (Some(bound), Some(on)) = (state.pod().bound(), state.on()) else { continue };
+            if state.charges().is_empty() {
+                continue;
+            }
+            let node = self.snapshot.node_at(on)?;
+            let (other, holds) = (state.pod(), state.holding(&node.node().inventory));
+            let told = self.plan.evictions.iter().any(|eviction| eviction.pod == other.uid);
+            if bound.terminating || told {
+                everybody.entry(other.key.namespace.clone()).or_default().take(&holds);
+                leaving += 1;
+            } else if !protected(other, bound.since, self.policy.preemption.min_runtime, self.now) {
+                holders.push(Holder {
+                    uid: other.uid.clone(),
+                    namespace: other.key.namespace.clone(),
+                    held: holds,
+                    class: other.class(),
+                    priority: other.spec.priority,
+                    since: bound.since,
+                });
+            }
+        }
+        let attempt = Attempt::new(self.snapshot, self.policy, ix, pod, &self.kept, self.now).ok()?.unlimited();
+        let mut best: Option<(NodeName, u32, Vec<PodUid>)> = None;
+        let mut asked: Vec<Held> = Vec::new();
+        for (node, state) in self.snapshot.nodes() {
+            let Ok(answer) = attempt.ask(node, state) else { continue };
+            let want = held(state, answer.grant.as_ref()?);
+            // Nodes of one kind get one answer.
+            if asked.contains(&want) {
+                continue;
+            }
+            asked.push(want.clone());
+            let name = || state.node().name.clone();
+            match quotas.check(&everybody, namespace, &want) {
+                Verdict::Fits | Verdict::Borrows if leaving > 0 => return Some((name(), leaving, Vec::new())),
+                Verdict::Reclaims(_) => {
+                    let Some(victims) = reclaim(quotas, &everybody, namespace, &want, &holders) else { continue };
+                    let count = victims.len() as u32;
+                    if best.as_ref().is_none_or(|(_, _, fewest)| victims.len() < fewest.len()) {
+                        best = Some((name(), leaving + count, victims));
+                    }
+                }
+                _ => {}
+            }
+        }
+        best
+    }
+}
+
+/// It was promised to run a while longer.
+fn protected(pod: &Pod, since: Time, min_runtime: u64, now: Time) -> bool {
+    let own = pod.ask.as_ref().and_then(|ask| ask.min_runtime).unwrap_or(0);
+    now.seconds_since(since) < own.max(min_runtime)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::{Placement, Policy};
+    use crate::quota::{Amounts, Limit, Quota};
+    use crate::snapshot::Snapshot;
+    use crate::testing::cluster;
+    use crate::time::Time;
+    use crate::{audit, schedule};
+
+    fn with_quota(mut snapshot: Snapshot, quotas: &[(&str, u64, Option<&str>, Option<&str>)]) -> Snapshot {
+        for (namespace, share, cohort, model) in quotas {
+            let nominal = Amounts { share: Some(*share), ..Amounts::default() };
+            let limit = Limit { model: model.map(Into::into), nominal, ..Limit::default() };
+            let quota =
+                Quota { name: "q".into(), cohort: cohort.map(Into::into), limits: vec![limit], ..Quota::default() };
+            snapshot.surroundings_mut().quotas.0.entry((*namespace).into()).or_default().push(quota);
+        }
+        snapshot
+    }
+
+    fn plan(snapshot: &Snapshot) -> (Vec<String>, Vec<String>, Vec<String>) {
+        let plan = schedule(snapshot, &Policy::only(Placement::Binpack), Time::seconds(1000));
+        assert_eq!(audit(snapshot, &plan), []);
+        (
+            plan.binds.iter().map(|b| format!("{} {}", b.key, b.node)).collect(),
+            plan.evictions.iter().map(|e| e.key.to_string()).collect(),
+            plan.waits.iter().map(|w| format!("{}: {}", w.key, w.reason)).collect(),
+        )
+    }
+
+    /// gpu-admission's quota of 100 cores on M40, of which 60 are in use: 50 more are too much, 40 are not.
+    #[test]
+    fn tk_24_a_quota_by_model_counts_what_is_granted_and_lets_through_what_is_left() {
+        let text = "node m gpu=4:16Gi:M40
+                    node p gpu=4:16Gi:P100
+                    pod foo/held on m dev=0 share=600
+                    wait foo/more share=500 model=M40 at=1";
+        let snapshot = with_quota(cluster(text), &[("foo", 1000, None, Some("M40"))]);
+        let (binds, _, waits) = plan(&snapshot);
+        assert_eq!(binds, Vec::<String>::new());
+        assert!(waits[0].contains("quota q") && waits[0].contains("on M40"), "{waits:?}");
+        let snapshot =
+            with_quota(cluster(&text.replace("share=500", "share=400")), &[("foo", 1000, None, Some("M40"))]);
+        assert_eq!(plan(&snapshot).0, ["foo/more m"]);
+        // Where it does not insist on the model, it goes where its quota does not look.
+        let snapshot = with_quota(cluster(&text.replace(" model=M40", "")), &[("foo", 1000, None, Some("M40"))]);
+        assert_eq!(plan(&snapshot).0, ["foo/more p"]);
+    }
+
+    #[test]
+    fn a_quota_holds_within_one_plan_too() {
+        let text = "node a gpu=4
+                    wait x/one share=600 at=1
+                    wait x/two share=600 at=2
+                    wait y/one share=600 at=3";
+        let snapshot = with_quota(cluster(text), &[("x", 1000, None, None)]);
+        let (binds, evictions, waits) = plan(&snapshot);
+        assert_eq!(binds, ["x/one a", "y/one a"]);
+        assert_eq!((evictions.len(), waits.len()), (0, 1));
+    }
+
+    #[test]
+    fn what_others_of_the_cohort_do_not_use_is_borrowed_and_given_back_by_the_fewest() {
+        let text = "node a gpu=2
+                    pod y/a on a dev=0 share=500 at=1
+                    pod y/b on a dev=0 share=500 at=2
+                    pod y/c on a dev=1 share=500 at=3
+                    wait x/mine share=500 at=10";
+        let both = [("x", 1000, Some("c"), None), ("y", 1000, Some("c"), None)];
+        // Half a device of x's own is free: nobody has to leave.
+        assert_eq!(plan(&with_quota(cluster(text), &both)).0, ["x/mine a"]);
+        let full = text.replace("wait x/mine share=500", "wait x/mine share=1000");
+        let (binds, evictions, waits) = plan(&with_quota(cluster(&full), &both));
+        assert_eq!(binds, Vec::<String>::new());
+        assert_eq!(evictions, Vec::<String>::new(), "there is no room for a whole device, quota or not: {waits:?}");
+        let roomy = full.replace("node a gpu=2", "node a gpu=3");
+        let (_, evictions, waits) = plan(&with_quota(cluster(&roomy), &both));
+        assert!(evictions.len() == 1 && evictions[0].starts_with("y/"), "one borrower, and no more: {evictions:?}");
+        assert!(waits[0].contains("room is being made"), "{waits:?}");
+    }
+}
