@@ -103,7 +103,7 @@ fn settings(service: &mut Service, flags: &WebhookFlags) -> watch::Receiver<Arc<
     };
     let read = move |policy: &ClusterPolicy| {
         let (dialects, class) = (policy.dialects.clone(), policy.scheduling.class);
-        Arc::new(Settings { dialects, class, placed_by: placed_by.clone() })
+        Arc::new(Settings { dialects, class, placed_by: placed_by.clone(), ..Settings::default() })
     };
     let (to, mut policy) = watch::channel(Arc::<ClusterPolicy>::default());
     let (tell, settings) = watch::channel(read(&policy.borrow_and_update()));

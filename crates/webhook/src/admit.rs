@@ -18,12 +18,16 @@ pub fn mutate(request: &Request, namespace_labels: &Value, settings: &Settings) 
     match parse(&PodManifest::new(pod).with_namespace_labels(namespace_labels), &settings.dialects) {
         Reading::NotOurs => Verdict::allow(),
         Reading::Refused(mistakes) => Verdict::invalid(sentence(&mistakes)),
-        Reading::Ask(ask, hints) => match foreign_scheduler(pod, settings) {
-            Some(message) => Verdict::invalid(message),
-            None => {
-                Verdict::Allow { patch: patch(pod, &ask, &hints, settings).into_operations(), warnings: Vec::new() }
+        Reading::Ask(ask, hints) => {
+            if let Some(message) = foreign_scheduler(pod, settings) {
+                return Verdict::invalid(message);
             }
-        },
+            let standing = &settings.standing;
+            if let Some(message) = standing.stopped.clone().or_else(|| standing.too_much(&request.namespace, &ask)) {
+                return Verdict::forbidden(message);
+            }
+            Verdict::Allow { patch: patch(pod, &ask, &hints, settings).into_operations(), warnings: Vec::new() }
+        }
     }
 }
 
@@ -38,7 +42,9 @@ pub fn validate(request: &Request, namespace_labels: &Value, settings: &Settings
         Reading::NotOurs => Verdict::allow(),
         Reading::Refused(mistakes) => Verdict::invalid(sentence(&mistakes)),
         Reading::Ask(ask, hints) => {
-            let missing = patch(pod, &ask, &hints, settings).into_operations();
+            // Between our two looks a budget may have run out or come back; the budget controller puts the class right.
+            let settings = settings.with_class_of(pod);
+            let missing = patch(pod, &ask, &hints, &settings).into_operations();
             if missing.is_empty() {
                 return Verdict::allow();
             }
@@ -83,8 +89,9 @@ fn patch(pod: &Value, ask: &GpuAsk, hints: &Hints, settings: &Settings) -> Patch
     let annotate =
         |patch: &mut Patch, key: &str, value: &str| patch.set(&["metadata", "annotations", key], json!(value));
     annotate(&mut patch, keys::ASK, &serde_json::to_string(ask).unwrap_or_default());
-    let class = ask.class.unwrap_or(settings.class);
+    let class = class(ask, settings);
     annotate(&mut patch, keys::CLASS_NOW, class_name(class));
+    priority_class(&mut patch, class, settings);
     for (key, value) in &hints.annotations {
         annotate(&mut patch, key, value);
     }
@@ -150,6 +157,27 @@ fn gate(patch: &mut Patch) {
     if !gates.is_some_and(|gates| gates.iter().any(|g| g["name"] == keys::GANG_GATE)) {
         patch.append(&["spec", "schedulingGates"], json!({"name": keys::GANG_GATE}));
     }
+}
+
+/// The class a pod starts with: the lesser of what its owner (or else the policy) says and what its namespace's budgets give.
+fn class(ask: &GpuAsk, settings: &Settings) -> Class {
+    let by_right = ask.class.unwrap_or(settings.class);
+    settings.standing.class.map_or(by_right, |given| given.min(by_right))
+}
+
+/// A pod of a namespace whose budget names PriorityClasses gets one of them, once: a pod's priority cannot change later. One that
+/// names another class keeps it.
+fn priority_class(patch: &mut Patch, class: Class, settings: &Settings) {
+    let Some(classes) = &settings.standing.priority_classes else { return };
+    let named = patch.object()["spec"]["priorityClassName"].as_str().unwrap_or_default();
+    if !named.is_empty() {
+        return;
+    }
+    let name = if class == Class::Guarantee { &classes.in_budget } else { &classes.out_of_budget };
+    // What the API server worked out of the class before is worked out anew after us.
+    patch.remove(&["spec"], "priority");
+    patch.remove(&["spec"], "preemptionPolicy");
+    patch.set(&["spec", "priorityClassName"], json!(name));
 }
 
 fn class_name(class: Class) -> &'static str {

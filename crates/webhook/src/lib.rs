@@ -18,5 +18,6 @@ pub mod registration;
 pub mod routes;
 pub mod serve;
 pub mod settings;
+pub mod standing;
 
 pub use settings::Settings;

@@ -47,6 +47,16 @@ impl Patch {
         fields.insert((*last).to_owned(), value);
     }
 
+    /// Takes a field of the object at `path` away, if it is there.
+    pub(crate) fn remove(&mut self, path: &[&str], field: &str) {
+        let pointer: String = path.iter().map(|name| format!("/{}", escaped(name))).collect();
+        if let Some(Value::Object(fields)) = self.object.pointer_mut(&pointer)
+            && fields.remove(field).is_some()
+        {
+            self.operations.push(json!({"op": "remove", "path": format!("{pointer}/{}", escaped(field))}));
+        }
+    }
+
     /// Appends to the list at `path`, making it where it is missing.
     pub(crate) fn append(&mut self, path: &[&str], value: Value) {
         let pointer: String = path.iter().map(|name| format!("/{}", escaped(name))).collect();

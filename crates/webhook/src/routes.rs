@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use crate::admit;
 use crate::settings::Settings;
+use crate::standing::Standings;
 
 /// A review carries two objects of at most 1.5 MiB each, in an envelope.
 const LARGEST: usize = 8 << 20;
@@ -53,6 +54,8 @@ pub struct Admission {
     pub settings: watch::Receiver<Arc<Settings>>,
     /// Labels of namespaces.
     pub namespaces: Namespaces,
+    /// How namespaces stand with their budgets and quotas.
+    pub standings: Standings,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -112,9 +115,11 @@ fn answer(
         Ok(review) => review,
         Err(error) => return (StatusCode::BAD_REQUEST, format!("not an AdmissionReview: {error}\n")).into_response(),
     };
-    let settings = admission.settings.borrow().clone();
     let request = &review.request;
-    let verdict = decide(request, &admission.namespaces.labels(&request.namespace), &settings);
+    let labels = admission.namespaces.labels(&request.namespace);
+    let standing = admission.standings.of(&request.namespace, &texts(&labels));
+    let settings = Settings { standing, ..(**admission.settings.borrow()).clone() };
+    let verdict = decide(request, &labels, &settings);
     let outcome = match &verdict {
         Verdict::Allow { patch, .. } if patch.is_empty() => "unchanged",
         Verdict::Allow { .. } => "patched",
@@ -134,6 +139,12 @@ fn answer(
     Json(verdict.answer(&review)).into_response()
 }
 
+/// Labels as a map of texts.
+fn texts(labels: &Value) -> BTreeMap<String, String> {
+    let pairs = labels.as_object().into_iter().flatten();
+    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +156,7 @@ mod tests {
         let admission = Admission {
             settings: watch::Sender::new(Arc::new(Settings::default())).subscribe(),
             namespaces: Namespaces::default(),
+            standings: Standings::default(),
             metrics: Metrics::register(&mut Registry::default()),
         };
         let request = axum::http::Request::post(path).body(Body::from(body)).unwrap();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
+use divvy_api::budget::{BudgetObject, ClusterBudgetObject, QuotaObject};
 use divvy_api::wire::NamespaceObject;
 use divvy_cluster::watch::{Seen, follow};
 use divvy_dialects::DialectConfig;
@@ -21,6 +22,7 @@ use crate::certificate::{Authority, shared_authority};
 use crate::registration::{Reach, register};
 use crate::routes::{Admission, Metrics, Namespaces, routes};
 use crate::settings::Settings;
+use crate::standing::Standings;
 
 /// How often certificates are looked at and the registration is put right.
 const UPKEEP: Duration = Duration::from_secs(15);
@@ -52,9 +54,13 @@ pub async fn add(
     let listener = http::bind(options.listen)?;
     let address = listener.local_addr().context("the socket has no address")?;
     let registered = health.condition("webhook registered");
-    let namespaces = Namespaces::default();
-    let admission =
-        Admission { settings: settings.clone(), namespaces: namespaces.clone(), metrics: Metrics::register(registry) };
+    let (namespaces, standings) = (Namespaces::default(), Standings::default());
+    let admission = Admission {
+        settings: settings.clone(),
+        namespaces: namespaces.clone(),
+        standings: standings.clone(),
+        metrics: Metrics::register(registry),
+    };
     let stop = tasks.stop();
 
     let (certificate, keeper) = match &options.files {
@@ -69,6 +75,7 @@ pub async fn add(
     };
     tasks.add("webhook", http::serve(listener, routes(admission), Some(certificate.clone()), stop.clone()));
     tasks.add("namespaces", watch_namespaces(client.clone(), namespaces, stop.clone()));
+    tasks.add("standings", watch_standings(client.clone(), standings, stop.clone()));
     tasks.add("webhook upkeep", upkeep(client, options, settings, certificate, keeper, registered, stop));
     Ok(address)
 }
@@ -167,6 +174,44 @@ async fn watch_namespaces(client: Client, namespaces: Namespaces, stop: Stop) ->
     };
     tokio::select! {
         () = follow(client, to, relist, turn) => Ok(()),
+        _ = from.recv() => Ok(()),
+        () = stop.requested() => Ok(()),
+    }
+}
+
+/// Keeps how namespaces stand with their budgets and quotas.
+async fn watch_standings(client: Client, standings: Standings, stop: Stop) -> anyhow::Result<()> {
+    let (to, mut from) = mpsc::channel::<()>(1);
+    let (_never, relist) = watch::channel(0);
+    let (own, pooled, quotas) = (standings.clone(), standings.clone(), standings);
+    let budgets = move |seen: Seen<BudgetObject>| {
+        match seen {
+            Seen::Applied(object) => own.budget(object),
+            Seen::Gone(gone) => own.budget_gone(gone.namespace, gone.name),
+            Seen::Complete(_) => {}
+        }
+        None
+    };
+    let clusters = move |seen: Seen<ClusterBudgetObject>| {
+        match seen {
+            Seen::Applied(object) => pooled.cluster(object),
+            Seen::Gone(gone) => pooled.cluster_gone(&gone.name),
+            Seen::Complete(_) => {}
+        }
+        None
+    };
+    let quotas = move |seen: Seen<QuotaObject>| {
+        match seen {
+            Seen::Applied(object) => quotas.quota(object),
+            Seen::Gone(gone) => quotas.quota_gone(gone.namespace, gone.name),
+            Seen::Complete(_) => {}
+        }
+        None
+    };
+    tokio::select! {
+        () = follow(client.clone(), to.clone(), relist.clone(), budgets) => Ok(()),
+        () = follow(client.clone(), to.clone(), relist.clone(), clusters) => Ok(()),
+        () = follow(client, to, relist, quotas) => Ok(()),
         _ = from.recv() => Ok(()),
         () = stop.requested() => Ok(()),
     }

@@ -4,6 +4,8 @@ use divvy_core::ask::Class;
 use divvy_core::keys;
 use divvy_dialects::DialectConfig;
 
+use crate::standing::Standing;
+
 /// What admission is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -13,6 +15,8 @@ pub struct Settings {
     pub class: Class,
     /// Who places pods.
     pub placed_by: PlacedBy,
+    /// How the pod's namespace stands with its budgets and quotas.
+    pub standing: Standing,
 }
 
 /// Who places pods.
@@ -39,6 +43,25 @@ impl PlacedBy {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { dialects: DialectConfig::default(), class: Class::Guarantee, placed_by: PlacedBy::Divvy }
+        Settings {
+            dialects: DialectConfig::default(),
+            class: Class::Guarantee,
+            placed_by: PlacedBy::Divvy,
+            standing: Standing::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// The same, with the class a pod brings taken for what its budgets gave it, if budgets cover it.
+    pub fn with_class_of(&self, pod: &serde_json::Value) -> Settings {
+        let mut settings = self.clone();
+        let brought = pod["metadata"]["annotations"][keys::CLASS_NOW].clone();
+        if settings.standing.class.is_some()
+            && let Ok(class) = serde_json::from_value(brought)
+        {
+            settings.standing.class = Some(class);
+        }
+        settings
     }
 }

@@ -153,3 +153,100 @@ fn only_the_creation_of_pods_concerns_us() {
         assert_eq!(mutate(&request, &json!({}), &Settings::default()), Verdict::allow());
     }
 }
+
+fn standing(state: &str) -> Settings {
+    let standings = crate::standing::Standings::default();
+    standings.budget(
+        serde_json::from_value(json!({
+            "metadata": {"name": "gpu", "namespace": "team"},
+            "spec": {"gpuTime": "1h", "priorityClasses": {"inBudget": "gpu-default-priority", "outOfBudget": "gpu-lower-priority"}},
+            "status": {"state": state, "message": "used up since Monday"},
+        }))
+        .unwrap(),
+    );
+    Settings { standing: standings.of("team", &Default::default()), ..Settings::default() }
+}
+
+/// GPUSharing's pod of 50 cores and 15 blocks.
+fn vcuda(core: u32) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "annotations": {"a": "b"}},
+        "spec": {"priority": 0, "containers": [
+            {"name": "plain", "image": "x"},
+            {"name": "c", "image": "x", "resources": {"limits": {(keys::VCUDA_CORE): core.to_string(), (keys::VCUDA_MEMORY): "15"}}},
+        ]},
+    })
+}
+
+#[test]
+fn gs_02_in_budget_a_pod_gets_the_normal_class_and_its_annotation() {
+    let pod = admitted(&vcuda(50), &standing("InBudget"));
+    assert_eq!(pod["spec"]["priorityClassName"], "gpu-default-priority");
+    assert_eq!(pod["metadata"]["annotations"][keys::CLASS_NOW], "guarantee");
+    assert_eq!(pod["metadata"]["annotations"][keys::VCUDA_CORE_LIMIT], "50");
+    assert!(pod["spec"].get("priority").is_none(), "the API server works it out of the class");
+}
+
+#[test]
+fn gs_07_out_of_budget_a_pod_is_let_in_with_the_reduced_class() {
+    for state in ["OutOfBudget", "Grace"] {
+        let pod = admitted(&vcuda(50), &standing(state));
+        assert_eq!(pod["spec"]["priorityClassName"], "gpu-lower-priority");
+        assert_eq!(pod["metadata"]["annotations"][keys::CLASS_NOW], "opportunistic");
+    }
+}
+
+#[test]
+fn gs_06_malformed_requests_are_refused_and_the_rest_let_in() {
+    for core in [150, 0, 101] {
+        assert!(!denied(mutate(&request(vcuda(core)), &json!({}), &standing("InBudget"))).is_empty(), "{core}");
+    }
+    for core in [1, 99, 100, 200] {
+        admitted(&vcuda(core), &standing("InBudget"));
+    }
+}
+
+#[test]
+fn gs_13_gs_14_annotations_survive_and_a_leading_plain_container_hides_nothing() {
+    let pod = admitted(&vcuda(50), &standing("InBudget"));
+    assert_eq!(pod["metadata"]["annotations"]["a"], "b");
+    assert!(pod["metadata"]["annotations"][keys::ASK].is_string());
+}
+
+#[test]
+fn a_budget_that_stops_pods_refuses_new_ones_and_says_why() {
+    let message = denied(mutate(&request(native()), &json!({}), &standing("Stopped")));
+    assert!(message.contains("budget gpu: used up since Monday"), "{message}");
+}
+
+#[test]
+fn a_priority_class_of_ones_own_is_kept_and_ours_is_set_once() {
+    let mut pod = vcuda(50);
+    pod["spec"]["priorityClassName"] = json!("mine");
+    assert_eq!(admitted(&pod, &standing("OutOfBudget"))["spec"]["priorityClassName"], "mine");
+    // Asked again after the budget has come back: the class is not changed a second time.
+    let once = admitted(&vcuda(50), &standing("OutOfBudget"));
+    assert_eq!(admitted(&once, &standing("InBudget"))["spec"]["priorityClassName"], "gpu-lower-priority");
+}
+
+#[test]
+fn a_budget_that_changes_between_our_two_looks_refuses_nobody() {
+    let pod = admitted(&vcuda(50), &standing("InBudget"));
+    assert_eq!(validate(&request(pod), &json!({}), &standing("OutOfBudget")), Verdict::allow());
+}
+
+#[test]
+fn a_pod_that_exceeds_its_quota_is_refused_with_the_numbers() {
+    let standings = crate::standing::Standings::default();
+    standings.quota(
+        serde_json::from_value(json!({
+            "metadata": {"name": "q", "namespace": "team"}, "spec": {"limits": [{"share": 1000}]},
+            "status": {"held": [{"model": "H200", "devices": 1, "share": 600, "memory": 1}]},
+        }))
+        .unwrap(),
+    );
+    let settings = Settings { standing: standings.of("team", &Default::default()), ..Settings::default() };
+    let message = denied(mutate(&request(vcuda(50)), &json!({}), &settings));
+    assert!(message.contains("quota q") && message.contains("0.5 of share wanted"), "{message}");
+    admitted(&vcuda(40), &settings);
+}
