@@ -11,6 +11,8 @@ pub(crate) enum Name {
     ControlPlane,
     /// Resident memory of the scheduler at 5,000 nodes and 50,000 pods
     ControlPlaneMemory,
+    /// One pass of the accounting over 1,000 budgets and 10,000 running pods
+    Budget,
 }
 
 #[derive(clap::Args)]
@@ -32,6 +34,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match args.name {
         Name::ControlPlane => bench("binds"),
         Name::ControlPlaneMemory => bench("memory"),
+        Name::Budget => run::run(&mut run::command("cargo", &["bench", "-p", "divvy-budget", "--bench", "pass"])),
         Name::Hook => run::run(&mut run::command("cargo", &["bench", "-p", "divvy-hook", "--bench", "cost"])),
     }
 }

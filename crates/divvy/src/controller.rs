@@ -1,7 +1,7 @@
 //! `divvy controller`: every service of the control plane in one process.
 
 use crate::flags::Common;
-use crate::{scheduler, webhook};
+use crate::{budget, scheduler, webhook};
 
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
@@ -11,11 +11,14 @@ pub(crate) struct Args {
     scheduler: scheduler::SchedulerFlags,
     #[command(flatten)]
     webhook: webhook::WebhookFlags,
+    #[command(flatten)]
+    budget: budget::BudgetFlags,
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     let mut service = args.common.service().await?;
     scheduler::add(&mut service, &args.common, &args.scheduler)?;
     webhook::add(&mut service, &args.common, &args.webhook).await?;
+    budget::add(&mut service, &args.common, &args.budget)?;
     service.run().await
 }

@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+mod budget;
 mod controller;
 mod crds;
 mod dashboard;
@@ -30,6 +31,8 @@ enum Command {
     Dashboard(dashboard::Args),
     /// A simulated cluster in this process, with the real control plane: no Kubernetes, no GPU
     Demo(demo::Args),
+    /// Budgets and quota: charges, balances, classes
+    Budget(budget::Args),
     /// Print the custom resource definitions
     Crds,
     /// Simulated GPU nodes on any API server, for trials and benchmarks
@@ -44,6 +47,7 @@ fn main() -> std::process::ExitCode {
         Command::Webhook(args) => flags::block_on(webhook::run(args)),
         Command::Dashboard(args) => flags::block_on(dashboard::run(args)),
         Command::Demo(args) => flags::block_on(demo::run(args)),
+        Command::Budget(args) => flags::block_on(budget::run(args)),
         Command::Crds => crds::print(),
         Command::Simnode(args) => flags::block_on(simnode::run(args)),
     };

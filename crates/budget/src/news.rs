@@ -1,0 +1,86 @@
+//! What the controller hears.
+
+use std::collections::BTreeMap;
+
+use divvy_api::budget::{BudgetObject, ClusterBudgetObject, EntryObject, QuotaObject};
+use divvy_core::ask::Class;
+use divvy_core::budget::{Cut, Page};
+use divvy_core::device::Inventory;
+use divvy_core::id::{Namespace, NodeName, PodUid};
+
+use crate::facts::PodFacts;
+
+/// Something changed.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// A GpuBudget is like this now.
+    Budget(Box<BudgetObject>),
+    /// A GpuBudget is gone: its namespace and name.
+    BudgetGone(String, String),
+    /// A ClusterGpuBudget is like this now.
+    Cluster(Box<ClusterBudgetObject>),
+    /// A ClusterGpuBudget is gone.
+    ClusterGone(String),
+    /// Somebody booked something.
+    Entry(Box<EntryObject>),
+    /// A GpuQuota is like this now.
+    Quota(Box<QuotaObject>),
+    /// A GpuQuota is gone: its namespace and name.
+    QuotaGone(String, String),
+    /// A namespace has these labels now.
+    Namespace(Namespace, BTreeMap<String, String>),
+    /// A namespace is gone.
+    NamespaceGone(Namespace),
+    /// A node is like this now.
+    Node(Box<NodeSeen>),
+    /// A node is gone.
+    NodeGone(NodeName),
+    /// A pod is like this now.
+    Pod(Box<PodFacts>),
+    /// A pod is gone.
+    PodGone(PodUid),
+    /// A node's journal says this.
+    Page(Page),
+    /// The policy says this of pods about which nobody says anything.
+    Class(Class),
+    /// Everything of a kind has been told.
+    Complete(Kind),
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeSeen {
+    /// Its name.
+    pub name: NodeName,
+    /// Its devices, as the policy lets them be promised.
+    pub inventory: Inventory,
+    /// Where its agent answers.
+    pub agent: Option<String>,
+    /// How far its journal is read and stored.
+    pub cut: Option<Cut>,
+}
+
+/// The kinds that are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// GpuBudgets.
+    Budgets,
+    /// ClusterGpuBudgets.
+    Clusters,
+    /// GpuBudgetEntries.
+    Entries,
+    /// GpuQuotas.
+    Quotas,
+    /// Namespaces.
+    Namespaces,
+    /// Nodes.
+    Nodes,
+    /// Pods.
+    Pods,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 7] =
+        [Kind::Budgets, Kind::Clusters, Kind::Entries, Kind::Quotas, Kind::Namespaces, Kind::Nodes, Kind::Pods];
+}
