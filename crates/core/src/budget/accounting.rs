@@ -126,6 +126,10 @@ impl Accounting {
     pub fn restore(&mut self, key: AccountKey, mut account: Account) {
         account.timeline.rewind(self.at);
         account.empty_since = account.empty_since.filter(|since| *since <= self.at);
+        // Out then, and back when it was stored: nothing was left since the grace began.
+        let out = account.timeline.intervals().last().filter(|interval| interval.to.is_none()).map(|i| i.from);
+        let grace = account.terms.grace;
+        account.empty_since = account.empty_since.or(out.map(|from| Time(from.0.saturating_sub(grace))));
         if account.buckets.iter().any(|bucket| bucket.start <= self.at) {
             account.buckets.retain(|bucket| bucket.start <= self.at);
         } else {

@@ -377,3 +377,22 @@ fn an_init_container_that_ends_lowers_the_cost() {
     let parts = |done: bool| cost::held(&grant, &inventory, done).iter().map(HeldDevice::dominant).sum::<u64>();
     assert_eq!((parts(false), parts(true)), (800_000, 200_000));
 }
+
+#[test]
+fn an_account_stored_after_it_came_back_is_brought_back_to_the_moment_it_was_out_and_comes_back_again() {
+    let mut first = team(terms(30));
+    first.open(hold("p", 1000, 0));
+    first.advance(t(50), &DAY);
+    assert_eq!(class(&first), Class::Opportunistic);
+    first.post(&key("b"), "more", entry(EntryKind::TopUp, 100, 60));
+    first.advance(t(70), &DAY);
+    assert_eq!(class(&first), Class::Guarantee);
+    // Another account was stored earlier, at 40: all go on from there.
+    let mut second = Accounting::new(t(40));
+    second.restore(key("b"), first.account(&key("b")).unwrap().clone());
+    second.cover(&"team".into(), vec![key("b")], t(40));
+    first.holds().for_each(|hold| second.restore_hold(hold.clone()));
+    second.advance(t(70), &DAY);
+    assert_eq!(class(&second), Class::Guarantee);
+    assert_eq!(left(&second), left(&first));
+}

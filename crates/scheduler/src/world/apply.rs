@@ -44,12 +44,16 @@ impl World {
             Change::Storage(change) => self.storage(change),
             // One that cannot be followed any more changes nothing.
             Change::Quota(_, _, None) => {}
-            Change::Quota(namespace, name, Some(quota)) => self.surround(|s| {
-                let quotas = s.quotas.0.entry(namespace).or_default();
-                quotas.retain(|known| known.name != name);
-                quotas.push(quota);
-            }),
-            Change::QuotaGone(namespace, name) => self.surround(|s| {
+            Change::Quota(namespace, name, Some(quota)) => {
+                // Its status changes with every pod that comes or goes; what it says does not.
+                let same = self.snapshot.surroundings().quotas.of(&namespace).contains(&quota);
+                self.surround(same, |s| {
+                    let quotas = s.quotas.0.entry(namespace).or_default();
+                    quotas.retain(|known| known.name != name);
+                    quotas.push(quota);
+                });
+            }
+            Change::QuotaGone(namespace, name) => self.surround(false, |s| {
                 let quotas = s.quotas.0.entry(namespace.clone()).or_default();
                 quotas.retain(|known| known.name != name);
                 if quotas.is_empty() {
