@@ -15,7 +15,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{File, NodeNote};
-use crate::command::doctor::Facts;
 
 /// Everything of a kind, page by page.
 pub(crate) async fn list<T: DeserializeOwned>(
@@ -112,7 +111,6 @@ pub(crate) async fn gather(client: &Client) -> anyhow::Result<File> {
         file.budgets.extend(list_or_none::<Value>(client, path).await?.into_iter().map(without_noise));
     }
     file.quotas = list_or_none::<Value>(client, keys::QUOTAS_PATH).await?.into_iter().map(without_noise).collect();
-    file.facts = Facts::of_nodes(&raw_nodes);
     Ok(file)
 }
 

@@ -88,8 +88,7 @@ pub(crate) async fn run(args: &Args, source: &Source) -> anyhow::Result<Ending> 
                 None => {
                     let client = source.client().await?;
                     let mut file = gather(&client).await?;
-                    let nodes = file.facts.nodes;
-                    file.facts = Facts { nodes, ..Facts::of_cluster(&client).await? };
+                    file.facts = Facts::of_cluster(&client).await?;
                     file
                 }
             };

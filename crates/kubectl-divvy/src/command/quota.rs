@@ -3,32 +3,32 @@
 use std::collections::BTreeMap;
 
 use divvy_core::id::Namespace;
-use divvy_core::quota::{Usage, What};
+use divvy_core::quota::{Held, Usage, What};
 use divvy_core::units::{Bytes, Share};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::cluster::{Source, View};
 use crate::ending::Ending;
-use crate::output::Table;
+use crate::output::{BAD, Cell, PLAIN, Table};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
-/// What a namespace holds of one model, and what it may.
+/// What a namespace holds of some devices, and what it may.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row {
     namespace: String,
-    /// The model; absent where a limit is about all of them.
+    /// A model, or the part of a model's name that a limit is about; absent for a limit about all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
     held: Usage,
     /// The GpuQuota that limits it.
     #[serde(skip_serializing_if = "Option::is_none")]
     quota: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<Value>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    limit: BTreeMap<&'static str, u64>,
 }
 
 pub(crate) async fn run(_: &Args, source: &Source) -> anyhow::Result<Ending> {
@@ -38,60 +38,86 @@ pub(crate) async fn run(_: &Args, source: &Source) -> anyhow::Result<Ending> {
     Ok(Ending::Yes)
 }
 
+/// A row for each limit; and for namespaces without one a row for each model they hold.
 fn rows(view: &View, only: Option<&str>) -> Vec<Row> {
-    let mut held: BTreeMap<(Namespace, String), Usage> = BTreeMap::new();
+    let held = held(view);
+    let nothing = Held::default();
+    let mut rows = Vec::new();
+    let mut limited = Vec::new();
+    for quota in &view.quotas {
+        let namespace = quota["metadata"]["namespace"].as_str().unwrap_or_default();
+        let holds = held.get(namespace).unwrap_or(&nothing);
+        limited.push(namespace);
+        for limit in quota["spec"]["limits"].as_array().into_iter().flatten() {
+            let model = limit["model"].as_str();
+            let sum = |what| holds.sum(model, what);
+            rows.push(Row {
+                namespace: namespace.to_owned(),
+                model: model.map(str::to_owned),
+                held: Usage { devices: sum(What::Devices), share: sum(What::Share), memory: sum(What::Memory) },
+                quota: quota["metadata"]["name"].as_str().map(str::to_owned),
+                limit: amounts(limit),
+            });
+        }
+    }
+    for (namespace, held) in held.iter().filter(|(namespace, _)| !limited.contains(&namespace.as_str())) {
+        rows.extend(held.models().map(|(model, usage)| Row {
+            namespace: namespace.to_string(),
+            model: Some(model.to_string()),
+            held: *usage,
+            ..Row::default()
+        }));
+    }
+    rows.retain(|row| only.is_none_or(|only| only == row.namespace));
+    rows.sort_by(|a, b| (&a.namespace, &a.quota, &a.model).cmp(&(&b.namespace, &b.quota, &b.model)));
+    rows
+}
+
+/// What namespaces hold, from the ledger.
+fn held(view: &View) -> BTreeMap<Namespace, Held> {
+    let mut all: BTreeMap<Namespace, Held> = BTreeMap::new();
     for (_, state) in view.snapshot.nodes() {
         for pod in state.pods().iter().filter_map(|ix| view.snapshot.pod_at(*ix)) {
             for (device, charge) in pod.charges() {
-                let Some(device) = state.node().inventory.devices.get(*device as usize) else { continue };
-                let usage = Usage::of(charge, device);
-                let sum = held.entry((pod.pod().key.namespace.clone(), device.model.to_string())).or_default();
-                sum.devices += usage.devices;
-                sum.share += usage.share;
-                sum.memory += usage.memory;
+                if let Some(device) = state.node().inventory.devices.get(*device as usize) {
+                    let part = Held::of(&device.model, Usage::of(charge, device));
+                    all.entry(pod.pod().key.namespace.clone()).or_default().add(&part);
+                }
             }
         }
     }
-    let wanted = |namespace: &str| only.is_none_or(|only| only == namespace);
-    let limits = view.quotas.iter().map(|quota| Row {
-        namespace: quota["metadata"]["namespace"].as_str().unwrap_or("-").to_owned(),
-        quota: quota["metadata"]["name"].as_str().map(str::to_owned),
-        limit: Some(quota["spec"].clone()),
-        ..Row::default()
-    });
-    let limits: Vec<Row> = limits.filter(|row| wanted(&row.namespace)).collect();
-    held.into_iter()
-        .filter(|((namespace, _), _)| wanted(namespace.as_str()))
-        .map(|((namespace, model), held)| Row {
-            namespace: namespace.to_string(),
-            model: Some(model),
-            held,
-            ..Row::default()
-        })
-        .chain(limits)
-        .collect()
+    all
+}
+
+fn amounts(limit: &Value) -> BTreeMap<&'static str, u64> {
+    let mut amounts = BTreeMap::new();
+    for what in ["devices", "share"] {
+        amounts.extend(limit[what].as_u64().map(|n| (what, n)));
+    }
+    amounts.extend(limit["memory"].as_str().map(|text| ("memory", divvy_api::quantity::units(text))));
+    amounts
 }
 
 fn table(rows: &[Row]) -> String {
     if rows.is_empty() {
         return "No namespace holds a device, and none is limited.\n".into();
     }
-    let mut table = Table::new(["NAMESPACE", "MODEL", "DEVICES", "SHARE", "MEMORY"]);
-    for row in rows.iter().filter(|row| row.limit.is_none()) {
-        let held = |what| row.held.get(what);
+    let mut table = Table::new(["NAMESPACE", "QUOTA", "MODEL", "DEVICES", "SHARE", "MEMORY"]);
+    for row in rows {
+        let cell = |what: What, name: &str, show: fn(u64) -> String| {
+            let (held, limit) = (row.held.get(what), row.limit.get(name));
+            let full = limit.is_some_and(|limit| held >= *limit);
+            let text = limit.map_or_else(|| show(held), |limit| format!("{}/{}", show(held), show(*limit)));
+            Cell(text, if full { BAD } else { PLAIN })
+        };
         table.row([
-            row.namespace.clone(),
-            row.model.clone().unwrap_or_else(|| "any".into()),
-            held(What::Devices).to_string(),
-            Share(u32::try_from(held(What::Share)).unwrap_or(u32::MAX)).to_string(),
-            Bytes(held(What::Memory)).to_string(),
+            Cell::from(&row.namespace),
+            Cell::from(row.quota.as_deref().unwrap_or("-")),
+            Cell::from(row.model.as_deref().unwrap_or("any")),
+            cell(What::Devices, "devices", |n| n.to_string()),
+            cell(What::Share, "share", |n| Share(u32::try_from(n).unwrap_or(u32::MAX)).to_string()),
+            cell(What::Memory, "memory", |n| Bytes(n).to_string()),
         ]);
     }
-    let mut out = table.text();
-    for row in rows {
-        if let Some((quota, limit)) = row.quota.as_ref().zip(row.limit.as_ref()) {
-            out.push_str(&format!("{} is limited by {quota}: {limit}\n", row.namespace));
-        }
-    }
-    out
+    table.text()
 }

@@ -24,8 +24,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: &Args, source: &Source) -> anyhow::Result<Ending> {
     let client = source.client().await?;
     let mut cluster = gather(&client).await?;
-    let nodes = cluster.facts.nodes;
-    cluster.facts = Facts { nodes, ..Facts::of_cluster(&client).await? };
+    cluster.facts = Facts::of_cluster(&client).await?;
     let text = format!("{}\n", serde_json::to_string(&cluster)?);
     match &args.file {
         Some(path) => std::fs::write(path, text).with_context(|| format!("{} cannot be written", path.display()))?,

@@ -1,6 +1,7 @@
 //! `kubectl divvy top`: nodes, cards, pods and the queue, live.
 
 mod screen;
+mod usage;
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: &Args, source: &Source) -> anyhow::Result<Ending> {
-    let screen = Screen::of(&source.view().await?)?;
+    let used = look(source).await;
+    let screen = Screen::of(&source.view().await?, used)?;
     // Without a terminal there is nothing to watch.
     if args.once || source.snapshot.is_some() || !std::io::IsTerminal::is_terminal(&std::io::stdout()) {
         output::show(&still(&screen)?)?;
@@ -35,6 +37,14 @@ pub(crate) async fn run(args: &Args, source: &Source) -> anyhow::Result<Ending> 
     let ended = live(&mut terminal, screen, source, Duration::from_secs(args.interval)).await;
     ratatui::restore();
     ended.map(|()| Ending::Yes)
+}
+
+/// What is used now; nothing is known of a cluster in a file.
+async fn look(source: &Source) -> usage::All {
+    match source.client().await {
+        Ok(client) => usage::ask(&client).await,
+        Err(_) => usage::All::default(),
+    }
 }
 
 async fn live(
@@ -68,7 +78,7 @@ async fn live(
             terminal.draw(|frame| screen.draw(frame))?;
         }
         match source.view().await {
-            Ok(view) => screen.update(&view)?,
+            Ok(view) => screen.update(&view, look(source).await)?,
             // The last look stays, with a note: a moment's silence of the API server is no reason to leave.
             Err(error) => screen.note(&format!("{error:#}")),
         }

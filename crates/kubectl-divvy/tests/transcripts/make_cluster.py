@@ -75,6 +75,19 @@ facts = {
     "daemonSets": {"divvy-system/divvy-agent": ["divvy-agent:0.1.0"],
                    "kube-system/nvdp": ["nvcr.io/nvidia/k8s-device-plugin:v0.17.0"]},
 }
+budgets = [
+    {"metadata": {"namespace": "team-a", "name": "gpu"},
+     "status": {"state": "InBudget", "left": "41h", "total": "100h", "perHour": "2h", "empty": "Tue 08:30", "renews": "2026-12-01",
+                "pods": 2, "spent": "59h", "message": "2 pods run"}},
+    {"metadata": {"namespace": "team-b", "name": "gpu"},
+     "status": {"state": "Exhausted", "left": "0m", "total": "20h", "perHour": "0m", "empty": "now", "renews": "2026-12-01", "pods": 0,
+                "spent": "20h"}},
+    {"metadata": {"name": "everybody"}},
+]
+quotas = [
+    {"metadata": {"namespace": "team-a", "name": "limits"},
+     "spec": {"limits": [{"devices": 3, "share": 4000}, {"model": "H200", "memory": "100Gi"}]}},
+]
 cluster = {
     "v": 1,
     "takenAt": NOW,
@@ -83,6 +96,8 @@ cluster = {
     "cluster": {"v": 1, "nodes": nodes, "pods": pods},
     "nodes": {name: {"address": f"10.0.0.{i}"} for i, name in enumerate(["gpu-a", "gpu-b", "gpu-c"], 1)},
     "facts": facts,
+    "budgets": budgets,
+    "quotas": quotas,
 }
 path = pathlib.Path(__file__).with_name("cluster.json")
 path.write_text(json.dumps(cluster, indent=1) + "\n")

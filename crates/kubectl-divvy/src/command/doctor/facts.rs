@@ -70,7 +70,7 @@ pub(crate) enum Admission {
 
 impl Facts {
     /// What node objects say.
-    pub(crate) fn of_nodes(nodes: &[Value]) -> Facts {
+    fn of_nodes(nodes: &[Value]) -> BTreeMap<String, NodeFacts> {
         let of = |node: &Value| {
             let info = &node["status"]["nodeInfo"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -88,7 +88,7 @@ impl Facts {
             }
         };
         let named = |node: &Value| Some((node["metadata"]["name"].as_str()?.to_owned(), of(node)));
-        Facts { nodes: nodes.iter().filter_map(named).collect(), ..Facts::default() }
+        nodes.iter().filter_map(named).collect()
     }
 
     /// Everything else.
@@ -100,7 +100,7 @@ impl Facts {
             ..Facts::default()
         };
         let nodes: Vec<Value> = list_or_none(client, "/api/v1/nodes").await?;
-        facts.nodes = Facts::of_nodes(&nodes).nodes;
+        facts.nodes = Facts::of_nodes(&nodes);
         let leases: Vec<Value> =
             list_or_none(client, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").await?;
         for lease in &leases {

@@ -1,5 +1,7 @@
 //! What is on the screen.
 
+use std::time::Instant;
+
 use divvy_core::units::{Bytes, Share};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
@@ -10,6 +12,8 @@ use ratatui::widgets::{Block, Borders, Cell, Paragraph, Row, Table};
 use crate::cluster::View;
 use crate::command::inspect::{self, DeviceShown, NodeShown};
 use crate::output;
+
+use super::usage::{All, Usage};
 
 /// Which list the keys move.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub(super) struct Screen {
     pods: Vec<Holding>,
     waiting: Vec<(String, String)>,
     note: Option<String>,
+    /// What was used at the last look, and when that was: waiting is counted from look to look.
+    used: Option<(All, Instant)>,
     focus: Focus,
     first: [usize; 2],
 }
@@ -36,25 +42,41 @@ struct Holding {
     share: Share,
     memory: Bytes,
     age: String,
+    /// What it uses, where its agent tells.
+    usage: Option<Usage>,
+    /// The part of the time since the last look that it had work and waited for its turn.
+    throttled: Option<f64>,
 }
 
 impl Screen {
-    pub(super) fn of(view: &View) -> anyhow::Result<Screen> {
+    pub(super) fn of(view: &View, used: All) -> anyhow::Result<Screen> {
         let mut screen = Screen {
             nodes: Vec::new(),
             pods: Vec::new(),
             waiting: Vec::new(),
             note: None,
+            used: None,
             focus: Focus::Cards,
             first: [0, 0],
         };
-        screen.update(view)?;
+        screen.update(view, used)?;
         Ok(screen)
     }
 
-    pub(super) fn update(&mut self, view: &View) -> anyhow::Result<()> {
+    pub(super) fn update(&mut self, view: &View, used: All) -> anyhow::Result<()> {
         self.nodes = inspect::nodes(view, None)?;
         self.pods = holdings(view);
+        let before = self.used.take();
+        for holding in &mut self.pods {
+            holding.usage = used.get(&holding.pod).copied();
+            let earlier =
+                before.as_ref().and_then(|(all, at)| Some((all.get(&holding.pod)?, at.elapsed().as_secs_f64())));
+            holding.throttled = holding
+                .usage
+                .zip(earlier)
+                .map(|(now, (then, passed))| ((now.throttled - then.throttled) / passed.max(0.1)).clamp(0.0, 9.99));
+        }
+        self.used = Some((used, Instant::now()));
         let waits = |uid: &divvy_core::id::PodUid, plan: &divvy_core::Plan| {
             plan.waits.iter().find(|wait| wait.pod == *uid).map(|wait| wait.reason.to_string())
         };
@@ -173,7 +195,10 @@ impl Screen {
                 pod.node.clone(),
                 pod.cards.to_string(),
                 pod.share.to_string(),
+                pod.usage.map_or_else(|| "-".into(), |usage| format!("{:.2}", usage.busy)),
+                pod.throttled.map_or_else(|| "-".into(), |part| format!("{:.0} %", part * 100.0)),
                 pod.memory.to_string(),
+                pod.usage.map_or_else(|| "-".into(), |usage| usage.memory.to_string()),
                 pod.age.clone(),
             ])
         };
@@ -181,12 +206,15 @@ impl Screen {
             Constraint::Fill(3),
             Constraint::Fill(2),
             Constraint::Length(5),
-            Constraint::Length(8),
-            Constraint::Length(12),
-            Constraint::Length(8),
+            Constraint::Length(6),
+            Constraint::Length(6),
+            Constraint::Length(9),
+            Constraint::Length(10),
+            Constraint::Length(10),
+            Constraint::Length(6),
         ];
         Table::new(self.pods.iter().skip(self.first[1]).map(row), widths)
-            .header(Row::new(["POD", "NODE", "CARDS", "SHARE", "MEMORY", "SINCE"]).bold())
+            .header(Row::new(["POD", "NODE", "CARDS", "SHARE", "USED", "THROTTLED", "MEMORY", "USED", "SINCE"]).bold())
             .block(self.title("pods", Focus::Pods))
     }
 
@@ -229,6 +257,8 @@ fn holdings(view: &View) -> Vec<Holding> {
                 share: charges.iter().map(|(_, c)| if c.exclusive { Share::WHOLE } else { c.share }).sum(),
                 memory: charges.iter().map(|(_, c)| c.memory).sum(),
                 age: output::duration(view.now.seconds_since(bound.since)),
+                usage: None,
+                throttled: None,
             })
         })
         .collect();
