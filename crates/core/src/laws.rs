@@ -78,7 +78,7 @@ fn pods() -> impl Strategy<Value = Vec<Pod>> {
     })
 }
 
-fn snapshots() -> impl Strategy<Value = Snapshot> {
+pub(crate) fn snapshots() -> impl Strategy<Value = Snapshot> {
     (nodes(), pods()).prop_map(|(nodes, pods)| {
         let mut snapshot = Snapshot::new();
         nodes.into_iter().for_each(|node| snapshot.put_node(node));
@@ -87,11 +87,20 @@ fn snapshots() -> impl Strategy<Value = Snapshot> {
     })
 }
 
-fn policies() -> impl Strategy<Value = Policy> {
+pub(crate) fn policies() -> impl Strategy<Value = Policy> {
     prop::sample::select(Placement::NAMES.to_vec()).prop_map(|name| Policy::only(Placement::named(name).unwrap()))
 }
 
+/// Binds come true, and whoever is evicted is on its way out.
 fn apply(snapshot: &mut Snapshot, plan: &Plan) {
+    for eviction in &plan.evictions {
+        let Some(pod) = snapshot.pod(&eviction.pod).map(|state| state.pod()) else { continue };
+        let mut pod = pod.clone();
+        if let crate::pod::State::Bound(bound) = &mut pod.state {
+            bound.terminating = true;
+            snapshot.put_pod(pod);
+        }
+    }
     for bind in &plan.binds {
         snapshot.place(&bind.pod, &bind.node, bind.grant.clone().map(Arc::new), NOW).unwrap();
     }
@@ -170,5 +179,31 @@ proptest! {
         }
         let idle = snapshot.nodes().all(|(_, s)| s.books().iter().all(|b| b.is_idle() && b.free_share() == b.share && b.slots == 0));
         prop_assert!(idle && snapshot.held().is_empty());
+    }
+
+    #[test]
+    fn nobody_is_evicted_in_vain(mut snapshot in snapshots(), mut policy in policies(), bound in prop::collection::vec(any::<bool>(), 14)) {
+        // Some pods run first, lesser ones too; the others come to a cluster that is full.
+        let plan = schedule(&snapshot, &policy, NOW);
+        for (bind, stays) in plan.binds.iter().zip(&bound) {
+            if *stays {
+                snapshot.place(&bind.pod, &bind.node, bind.grant.clone().map(Arc::new), Time::seconds(1)).unwrap();
+            }
+        }
+        policy.defragment.propose = false;
+        let plan = schedule(&snapshot, &policy, NOW);
+        prop_assert_eq!(audit(&snapshot, &plan), vec![]);
+        for eviction in &plan.evictions {
+            snapshot.remove_pod(&eviction.pod);
+        }
+        apply(&mut snapshot, &plan);
+        for wait in plan.waits.iter().filter(|wait| wait.nominated.is_some()) {
+            let ix = snapshot.find_pod(&wait.pod).unwrap();
+            let nominated = snapshot.find_node(wait.nominated.as_ref().unwrap()).unwrap();
+            let spot = crate::schedule::ask_some(&snapshot, &policy, ix, [nominated], NOW).unwrap().remove(0).1;
+            prop_assert!(spot.is_ok(), "{} was made room for and does not fit: {:?}", wait.key, spot);
+            let (spot, node) = (spot.unwrap(), wait.nominated.clone().unwrap());
+            snapshot.place(&wait.pod, &node, spot.grant.map(Arc::new), NOW).unwrap();
+        }
     }
 }

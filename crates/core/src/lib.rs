@@ -43,9 +43,17 @@ pub mod time;
 pub mod topology;
 pub mod units;
 pub mod volume;
+pub mod why;
+pub mod worth;
 
 pub use audit::{Violation, audit};
 pub use plan::Plan;
 pub use policy::Policy;
 pub use schedule::{Engine, schedule};
 pub use snapshot::Snapshot;
+pub use why::why;
+
+/// The manual's page about adding a device: its code runs with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-a-device.md")]
+struct AddingADevice;

@@ -1,6 +1,10 @@
 //! Placing one pod: which node, and which of its devices. One file per policy; what they have in common is here.
 
+mod board;
+#[cfg(test)]
+mod cases;
 mod classic;
+mod frag;
 mod gpu_manager;
 mod gpushare;
 mod hami;
@@ -22,10 +26,17 @@ use crate::snapshot::{NodeIx, NodeState, PodIx, Snapshot};
 use crate::time::Time;
 use crate::volume::VolumeStep;
 
+pub(crate) use board::Board;
+
 /// A policy, ready to place one pod.
 pub(crate) trait Placer: Choose {
     /// How good the node is with what the pod was given there: more is better.
     fn score(&self, trial: &Trial<'_>) -> f64;
+
+    /// How good the node is for a pod without devices: more is better.
+    fn score_ordinary(&self, pod: &Pod, state: &NodeState) -> f64 {
+        ordinary::score(pod, state)
+    }
 
     /// Makes scores of several nodes comparable, where the policy does so before it compares.
     fn settle(&self, _scores: &mut [f64]) {}
@@ -131,7 +142,7 @@ impl<'a> Attempt<'a> {
         }
         let wishes = self.rules.wishes(state) as f64;
         let Some(ask) = &self.pod.ask else {
-            return Ok(Answer { score: ordinary::score(self.pod, state) + wishes, grant: None });
+            return Ok(Answer { score: placer.score_ordinary(self.pod, state) + wishes, grant: None });
         };
         let terms = Terms {
             max_tasks: self.policy.max_tasks,
@@ -145,6 +156,14 @@ impl<'a> Attempt<'a> {
             quota::check(self, state, &grant)?;
         }
         Ok(Answer { score, grant: Some(grant) })
+    }
+
+    /// The best node, from memory; an error where it must be asked for.
+    pub(crate) fn recall(&self, board: &mut Board) -> Result<Option<Spot>, board::Unfit> {
+        let Some(ix) = board.find(self.snapshot, self.policy, self.pod, self)? else { return Ok(None) };
+        let Some(state) = self.snapshot.node_at(ix) else { return Err(board::Unfit) };
+        let answer = self.ask(ix, state).map_err(|_| board::Unfit)?;
+        Ok(Some(Spot { node: ix, grant: answer.grant, volumes: Vec::new() }))
     }
 
     /// The best node, by asking all of them; or what they said.
@@ -194,19 +213,25 @@ impl<'a> Attempt<'a> {
 fn pick(placer: &dyn Placer, mut answers: Vec<(NodeIx, Answer)>) -> Option<(NodeIx, Answer)> {
     let mut scores: Vec<f64> = answers.iter().map(|(_, answer)| answer.score).collect();
     placer.settle(&mut scores);
+    first_best(&scores).map(|i| answers.swap_remove(i))
+}
+
+/// The place of the best score; the first of equally good ones.
+fn first_best(scores: &[f64]) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (i, score) in scores.iter().enumerate() {
         if best.is_none_or(|b| *score > scores[b]) {
             best = Some(i);
         }
     }
-    best.map(|i| answers.swap_remove(i))
+    best
 }
 
 /// The policy of this name, for this pod.
 pub(crate) fn placer<'a>(placement: &Placement, attempt: &Attempt<'a>) -> Box<dyn Placer + 'a> {
     match placement {
-        Placement::Frag | Placement::Binpack => Box::new(classic::Classic::Pack),
+        Placement::Frag => Box::new(frag::Frag::of(attempt.snapshot, attempt.pod)),
+        Placement::Binpack => Box::new(classic::Classic::Pack),
         Placement::Spread => Box::new(classic::Classic::Spread),
         Placement::Kubeshare => Box::new(kubeshare::Kubeshare::of(attempt.snapshot, attempt.policy, attempt.pod)),
         Placement::Kubegpu => Box::new(kubegpu::Kubegpu),

@@ -1,15 +1,19 @@
 //! From a snapshot to a plan: who goes first, where each pod goes, who waits and why.
 
+mod defragment;
 mod fair;
 mod gang;
+mod preempt;
 mod queue;
 mod reclaim;
+mod reserve;
+mod room;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::id::GangKey;
-use crate::place::{Answer, Attempt, Kept, Spot};
+use crate::place::{Answer, Attempt, Board, Kept, Spot};
 use crate::plan::{Bind, Plan, Wait};
 use crate::policy::Policy;
 use crate::reason::{NodeReason, Reason};
@@ -26,6 +30,7 @@ pub use gang::minimum as gang_minimum;
 pub struct Engine {
     /// What namespaces have used.
     pub fair: FairShare,
+    board: Board,
 }
 
 /// The plan for this snapshot, made by an engine that remembers nothing.
@@ -50,10 +55,21 @@ impl Engine {
         most: usize,
     ) -> Plan {
         self.fair.pass(snapshot.held(), policy.queue.half_life, now);
+        if snapshot.is_worth_stale() {
+            snapshot.reckon_worth();
+        }
         let checkpoint = snapshot.checkpoint();
-        let mut round =
-            Round { snapshot, policy, now, kept: Kept::default(), plan: Plan { at: now, ..Plan::default() } };
-        for unit in queue::order(round.snapshot, policy, &self.fair, awake).into_iter().take(most) {
+        let mut round = Round {
+            snapshot,
+            policy,
+            now,
+            board: &mut self.board,
+            kept: Kept::default(),
+            placed: Default::default(),
+            reserved: 0,
+            plan: Plan { at: now, ..Plan::default() },
+        };
+        for unit in queue::order(round.snapshot, policy, &self.fair, now, awake).into_iter().take(most) {
             match unit {
                 queue::Unit::Pod(ix) => round.pod(ix),
                 queue::Unit::Gang(gang, members) => round.gang(&gang, &members),
@@ -66,7 +82,24 @@ impl Engine {
 
     /// Where one waiting pod would go now, and with what; or why nowhere. Nothing is changed, nothing is remembered of it.
     pub fn decide(&mut self, snapshot: &Snapshot, policy: &Policy, ix: PodIx, now: Time) -> Result<Spot, Reason> {
-        decide(snapshot, policy, ix, &Kept::default(), now)
+        decide(snapshot, policy, ix, &mut self.board, &Kept::default(), now)
+    }
+
+    /// Where one waiting pod would go now, without asking why not where it goes nowhere.
+    pub fn find(&mut self, snapshot: &Snapshot, policy: &Policy, ix: PodIx, now: Time) -> Option<Spot> {
+        let pod = snapshot.pod_at(ix)?.pod();
+        if rules::standing(pod).is_some() {
+            return None;
+        }
+        let kept = Kept::default();
+        let attempt = Attempt::new(snapshot, policy, ix, pod, &kept, now).ok()?;
+        attempt.recall(&mut self.board).unwrap_or_else(|_| attempt.best().ok())
+    }
+
+    /// Brings what is remembered of nodes up to date, for all shapes of pods that came so far: after a new worth this takes
+    /// milliseconds that a decision need not wait for.
+    pub fn prepare(&mut self, snapshot: &Snapshot, policy: &Policy) {
+        self.board.prepare(snapshot, policy);
     }
 }
 
@@ -78,12 +111,24 @@ struct Round<'a> {
     snapshot: &'a mut Snapshot,
     policy: &'a Policy,
     now: Time,
+    board: &'a mut Board,
     kept: Kept,
+    /// Pods that this plan places: they are not there yet, and nobody can make them go.
+    placed: std::collections::BTreeSet<PodIx>,
+    /// Pods and gangs that something is kept for.
+    reserved: u32,
     plan: Plan,
 }
 
 /// Where a pod would go.
-fn decide(snapshot: &Snapshot, policy: &Policy, ix: PodIx, kept: &Kept, now: Time) -> Result<Spot, Reason> {
+fn decide(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    ix: PodIx,
+    board: &mut Board,
+    kept: &Kept,
+    now: Time,
+) -> Result<Spot, Reason> {
     let Some(state) = snapshot.pod_at(ix) else { return Err(Reason::NoNode(Default::default())) };
     let pod = state.pod();
     if let Some(reason) = rules::standing(pod) {
@@ -91,13 +136,17 @@ fn decide(snapshot: &Snapshot, policy: &Policy, ix: PodIx, kept: &Kept, now: Tim
     }
     let attempt =
         Attempt::new(snapshot, policy, ix, pod, kept, now).map_err(|mistake| Reason::Policy { text: mistake.0 })?;
-    attempt.best().map_err(Reason::NoNode)
+    match attempt.recall(board) {
+        Ok(Some(spot)) => Ok(spot),
+        // Whoever fits nowhere is told why, and for that everybody is asked.
+        _ => attempt.best().map_err(Reason::NoNode),
+    }
 }
 
 impl Round<'_> {
     /// Finds a place for a pod and books it; the bind is not yet in the plan.
     fn place(&mut self, ix: PodIx, gang: Option<&GangKey>) -> Result<Bind, Reason> {
-        let spot = decide(self.snapshot, self.policy, ix, &self.kept, self.now)?;
+        let spot = decide(self.snapshot, self.policy, ix, self.board, &self.kept, self.now)?;
         let gone = || Reason::NoNode(Default::default());
         let node = self.snapshot.node_at(spot.node).ok_or_else(gone)?.node().name.clone();
         let pod = self.snapshot.pod_at(ix).ok_or_else(gone)?.pod();
@@ -105,6 +154,7 @@ impl Round<'_> {
         let booked = self.snapshot.place(&uid, &node, spot.grant.clone().map(Arc::new), self.now);
         debug_assert_eq!(booked, Ok(()), "a place that was found has room");
         booked.map_err(|_| gone())?;
+        self.placed.insert(ix);
         Ok(Bind { pod: uid, key, node, grant: spot.grant, volumes: spot.volumes, gang: gang.cloned() })
     }
 
@@ -112,8 +162,20 @@ impl Round<'_> {
         match self.place(ix, None) {
             Ok(bind) => self.plan.binds.push(bind),
             Err(reason) => {
+                let no_node = matches!(reason, Reason::NoNode(_));
                 let reason = self.reclaim(ix, reason);
+                // Nobody makes room for a pod that could not run anyway, or for which room is being made already.
+                if !no_node || !matches!(reason, Reason::NoNode(_)) {
+                    return self.wait(ix, reason);
+                }
+                if self.make_room(ix) {
+                    return;
+                }
+                self.defragment(ix);
                 self.wait(ix, reason);
+                if self.has_waited(ix) {
+                    self.reserve(&[ix]);
+                }
             }
         }
     }

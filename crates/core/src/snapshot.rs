@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::{DeviceKind, Inventory, Link};
 use crate::hash::FixedMap;
-use crate::id::{GangKey, Namespace, NodeName, PodUid};
+use crate::id::{GangKey, Model, Namespace, NodeName, PodUid};
 use crate::kind::Kinds;
 use crate::labels::{Labels, Selector};
 use crate::ledger::{Book, Charge, charges};
@@ -25,10 +25,14 @@ use crate::quota::{Held, Quotas, Usage};
 use crate::resources::Resources;
 use crate::units::Share;
 use crate::volume::{Claim, ClaimKey, StorageCapacity, StorageClass, Volume};
+use crate::worth::{Mix, Worth};
 
 pub use changes::Position;
 pub use record::Record;
 pub use transaction::{Checkpoint, Refusal};
+
+/// After so many arrivals what leftovers are worth is reckoned again.
+const WORTH_EVERY: u64 = 200;
 
 /// A node's place in the snapshot. Nodes keep theirs as long as they exist; ties between equally good nodes go to the lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -59,6 +63,13 @@ pub struct Snapshot {
     /// What namespaces hold, as quotas count it.
     holdings: BTreeMap<Namespace, Held>,
     surroundings: Surroundings,
+    /// Every model a device was ever of, in the order in which they came.
+    models: Vec<Model>,
+    /// The mix of requests, learnt or told, and what leftovers are worth under it.
+    mix: Mix,
+    worth: Arc<Worth>,
+    /// Arrivals when the worth was last reckoned; absent before the first time.
+    priced: Option<u64>,
     changes: changes::Changes,
     journal: transaction::Journal,
 }
@@ -121,10 +132,11 @@ pub struct NodeState {
     used: Resources,
     pods: Vec<PodIx>,
     links: Arc<[Link]>,
+    models: Arc<[u16]>,
 }
 
 impl NodeState {
-    fn new(node: Node, kinds: Kinds) -> NodeState {
+    fn new(node: Node, kinds: Kinds, known: &mut Vec<Model>) -> NodeState {
         let devices = &node.inventory.devices;
         let book = |device: &crate::device::Device| {
             kinds.of(device.kind).map_or_else(Book::default, |kind| kind.node_added(device, &node.inventory))
@@ -135,7 +147,15 @@ impl NodeState {
             there.copied().unwrap_or_default().max(back.copied().unwrap_or_default())
         };
         let links = devices.iter().flat_map(|a| devices.iter().map(move |b| link(a, b))).collect();
-        NodeState { node: Arc::new(node), books, used: Resources::default(), pods: Vec::new(), links }
+        let mut place = |model: &Model| {
+            let found = known.iter().position(|known| known == model);
+            found.unwrap_or_else(|| {
+                known.push(model.clone());
+                known.len() - 1
+            }) as u16
+        };
+        let models = devices.iter().map(|device| place(&device.model)).collect();
+        NodeState { books, used: Resources::default(), pods: Vec::new(), links, models, node: Arc::new(node) }
     }
 
     /// The node as it was told.
@@ -161,6 +181,11 @@ impl NodeState {
     /// How two of its devices are connected.
     pub fn link(&self, a: usize, b: usize) -> Link {
         self.links.get(a * self.books.len() + b).copied().unwrap_or_default()
+    }
+
+    /// The model of a device, by place in [`Snapshot::models`].
+    pub(crate) fn model(&self, device: usize) -> u16 {
+        self.models.get(device).copied().unwrap_or(u16::MAX)
     }
 
     /// Does it have a device of this kind?
@@ -268,7 +293,7 @@ impl Snapshot {
                 }
             },
         };
-        self.nodes[ix.0 as usize] = Some(NodeState::new(node, self.kinds));
+        self.nodes[ix.0 as usize] = Some(NodeState::new(node, self.kinds, &mut self.models));
         self.node_by_name.insert(name.clone(), ix);
         for pod in self.orphans.remove(&name).unwrap_or_default() {
             self.charge(pod);
@@ -319,6 +344,7 @@ impl Snapshot {
             PodIx(self.pods.len() as u32 - 1)
         });
         self.pod_by_uid.insert(pod.uid.clone(), ix);
+        self.mix.learn(&pod);
         self.insert(ix, pod);
     }
 
@@ -326,6 +352,9 @@ impl Snapshot {
     pub fn remove_pod(&mut self, uid: &PodUid) {
         debug_assert!(self.journal.is_closed(), "events come between transactions");
         if let Some(ix) = self.pod_by_uid.remove(uid) {
+            if self.bound(ix).is_some() {
+                self.mix.lose();
+            }
             self.forget(ix);
             self.pods[ix.0 as usize] = None;
             self.free_pods.push(ix);
@@ -516,6 +545,45 @@ impl Snapshot {
     /// What namespaces hold, as quotas count it.
     pub fn holdings(&self) -> &BTreeMap<Namespace, Held> {
         &self.holdings
+    }
+
+    /// Every model a device was ever of.
+    pub(crate) fn models(&self) -> &[Model] {
+        &self.models
+    }
+
+    /// The mix of requests, as learnt or told.
+    pub fn mix(&self) -> &Mix {
+        &self.mix
+    }
+
+    /// Tells the mix of requests to expect.
+    pub fn expect(&mut self, mix: Mix) {
+        (self.mix, self.priced) = (mix, None);
+    }
+
+    /// What leftovers are worth, as last reckoned.
+    pub fn worth(&self) -> &Arc<Worth> {
+        &self.worth
+    }
+
+    /// Is it time to reckon again what leftovers are worth?
+    pub fn is_worth_stale(&self) -> bool {
+        let arrivals = self.mix.arrivals();
+        // Often while little is known, then every few hundred arrivals: prices move slowly.
+        let patience = if arrivals < WORTH_EVERY { WORTH_EVERY / 10 } else { WORTH_EVERY };
+        self.priced.is_none_or(|at| arrivals >= at + patience)
+    }
+
+    /// Reckons what leftovers are worth. Whoever cannot spare the milliseconds gives a clone to another thread and adopts the result.
+    pub fn reckon_worth(&mut self) {
+        let worth = Worth::of(self, &self.mix);
+        self.adopt_worth(Arc::new(worth));
+    }
+
+    /// Takes over what was reckoned elsewhere.
+    pub fn adopt_worth(&mut self, worth: Arc<Worth>) {
+        (self.worth, self.priced) = (worth, Some(self.mix.arrivals()));
     }
 
     /// Where the list of changes stands now.

@@ -94,3 +94,74 @@ fn apart(node: &NodeState, candidates: &[usize], k: usize) -> Vec<usize> {
     }
     set
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::Snapshot;
+
+    /// Machines as they are built: eight cards on one NVSwitch; two sockets of four cards behind a switch each; pairs by
+    /// NVLink on two sockets; and one where cards of two generations hang on what was free.
+    const MACHINES: [&str; 4] = [
+        "node dgx gpu=8:80Gi:H100 links=0..7:nv-link numa=0,0,0,0,1,1,1,1",
+        "node pcie gpu=8 links=0..7:cross-cpu,0..3:single-switch,4..7:single-switch numa=0,0,0,0,1,1,1,1",
+        "node pairs gpu=8 links=0..7:cross-cpu,0..3:host-bridge,4..7:same-cpu,0-1:nv-link,2-3:nv-link,4-5:nv-link,6-7:nv-link numa=0,0,0,0,1,1,1,1",
+        "node mixed gpu=4:16Gi:T4+3:40Gi:A100 links=0-1:single-switch,1-2:single-switch,2-3:multi-switch,0-3:cross-cpu,4-5:nv-link,5-6:nv-link,4-6:same-cpu,3-4:host-bridge numa=0,0,1,1,1,0,0",
+    ];
+
+    fn subsets(items: &[usize], k: usize) -> Vec<Vec<usize>> {
+        if k == 0 {
+            return vec![Vec::new()];
+        }
+        let with =
+            |i: usize| subsets(&items[i + 1..], k - 1).into_iter().map(move |rest| [vec![items[i]], rest].concat());
+        (0..items.len()).flat_map(with).collect()
+    }
+
+    fn each_choice(mut check: impl FnMut(&NodeState, &[usize], usize)) {
+        for machine in MACHINES {
+            let mut snapshot = Snapshot::new();
+            snapshot.put_node(crate::testing::node(machine));
+            let (_, node) = snapshot.nodes().next().unwrap();
+            let cards = node.books().len();
+            // Every set of free cards, best first or last first.
+            for free in 1u32..1 << cards {
+                let mut free: Vec<usize> = (0..cards).filter(|d| free >> d & 1 == 1).collect();
+                (1..=free.len()).for_each(|k| check(node, &free, k));
+                free.reverse();
+                (1..=free.len()).for_each(|k| check(node, &free, k));
+            }
+        }
+    }
+
+    #[test]
+    fn the_best_set_is_the_best_of_all_sets() {
+        each_choice(|node, free, k| {
+            let best = subsets(free, k).iter().map(|set| worst_link(node, set)).max().unwrap();
+            let chosen = best_set(node, free, k, Topology::Best).unwrap();
+            assert_eq!(chosen.len(), k);
+            assert_eq!(worst_link(node, &chosen), best, "{} {free:?} {k}: {chosen:?}", node.node().name);
+            // Of equally good sets the one whose members come first.
+            let first = subsets(free, k).into_iter().find(|set| worst_link(node, set) == best).unwrap();
+            assert_eq!(chosen, first);
+        });
+    }
+
+    #[test]
+    fn a_demand_is_met_exactly_where_any_set_meets_it() {
+        each_choice(|node, free, k| {
+            let any = |least: Link| subsets(free, k).iter().any(|set| worst_link(node, set) >= least);
+            for least in [Link::NvLink, Link::SingleSwitch, Link::HostBridge] {
+                let found = best_set(node, free, k, Topology::AtLeast(least));
+                assert_eq!(found.is_some(), any(least), "{} {free:?} {k} {least:?}", node.node().name);
+            }
+            let numa = |set: &[usize]| {
+                set.windows(2)
+                    .all(|p| node.node().inventory.devices[p[0]].numa == node.node().inventory.devices[p[1]].numa)
+            };
+            let found = best_set(node, free, k, Topology::SameNuma);
+            assert_eq!(found.is_some(), k == 1 || subsets(free, k).iter().any(|set| numa(set)));
+            assert!(found.is_none_or(|set| k == 1 || numa(&set)));
+        });
+    }
+}

@@ -45,6 +45,12 @@ impl Round<'_> {
         let fit = running + binds.len() as u32;
         if fit < min {
             self.snapshot.rollback(checkpoint);
+            if self.make_room_for_gang(waiting, running, min, key) {
+                return;
+            }
+            if waiting.iter().any(|ix| self.has_waited(*ix)) {
+                self.reserve(waiting);
+            }
             return self.wait_all(waiting, |_| Reason::GangDoesNotFit { gang: key.clone(), fit, want: min });
         }
         self.snapshot.commit(checkpoint);

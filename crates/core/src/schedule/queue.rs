@@ -34,6 +34,7 @@ pub(crate) fn order(
     snapshot: &Snapshot,
     policy: &Policy,
     fair: &FairShare,
+    now: Time,
     awake: impl Fn(PodIx) -> bool,
 ) -> Vec<Unit> {
     let mut ranks: BTreeMap<Rank, BTreeMap<Namespace, Vec<Entry>>> = BTreeMap::new();
@@ -50,7 +51,7 @@ pub(crate) fn order(
         members.sort_by_key(|ix| snapshot.pod_at(*ix).map(|s| (s.pod().created, s.pod().key.clone())));
         insert(snapshot, policy, &mut ranks, Unit::Gang(gang, members));
     }
-    ranks.into_values().flat_map(|namespaces| take_turns(snapshot, policy, fair, namespaces)).collect()
+    ranks.into_values().flat_map(|namespaces| take_turns(snapshot, policy, fair, now, namespaces)).collect()
 }
 
 fn insert(
@@ -86,12 +87,14 @@ fn weight(pod: &crate::pod::Pod) -> u64 {
     wants.map(|want| u64::from(want.count) * u64::from(if want.exclusive { 1000 } else { want.share.0.max(1) })).sum()
 }
 
-/// Within one rank: always the first of the namespace that has had least for its weight.
+/// Within one rank: first whoever has waited so long that something is kept for it, oldest first; then always the first of the
+/// namespace that has had least for its weight.
 fn take_turns(
     snapshot: &Snapshot,
     policy: &Policy,
     fair: &FairShare,
-    namespaces: BTreeMap<Namespace, Vec<Entry>>,
+    now: Time,
+    mut namespaces: BTreeMap<Namespace, Vec<Entry>>,
 ) -> Vec<Unit> {
     struct Line {
         had: f64,
@@ -99,8 +102,14 @@ fn take_turns(
         entries: VecDeque<Entry>,
     }
     let mut lines: Vec<Line> = Vec::new();
-    let mut order = Vec::new();
-    for (namespace, mut entries) in namespaces {
+    let after = policy.queue.reserve_after;
+    let mut waited: Vec<Entry> = Vec::new();
+    for entries in namespaces.values_mut() {
+        waited.extend(entries.extract_if(.., |entry| after > 0 && now.seconds_since(entry.created) >= after));
+    }
+    waited.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+    let mut order: Vec<Unit> = waited.into_iter().map(|entry| entry.unit).collect();
+    for (namespace, mut entries) in namespaces.into_iter().filter(|(_, entries)| !entries.is_empty()) {
         entries.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
         let held = snapshot.held().get(&namespace).copied().unwrap_or(0) as f64;
         let worth = f64::from(policy.queue.weights.get(&namespace).copied().unwrap_or(1).max(1));

@@ -14,8 +14,11 @@ fn check(text: &str, policy: &Policy, expected: Expect) {
     expected.assert_eq(&describe(&plan));
 }
 
+/// Nothing is kept for anybody, however long it has waited.
 fn pack() -> Policy {
-    Policy::only(Placement::Binpack)
+    let mut policy = Policy::only(Placement::Binpack);
+    policy.queue.reserve_after = 0;
+    policy
 }
 
 #[test]
@@ -162,4 +165,212 @@ fn only_those_who_are_awake_are_tried_and_the_first_of_them_first() {
     let asleep = asleep.or_else(|| snapshot.waiting().map(|(ix, _)| ix).next());
     let plan = Engine::default().schedule_some(&mut snapshot, &pack(), Time::seconds(9), |ix| Some(ix) != asleep, 1);
     assert_eq!(describe(&plan), "bind p2 to a (a-0)\n");
+}
+
+#[test]
+fn the_fewest_and_least_pods_are_evicted_from_one_device() {
+    check(
+        "node a gpu=2
+         pod  small1 on a dev=0 share=300 class=opportunistic
+         pod  small2 on a dev=0 share=300 class=opportunistic
+         pod  large on a dev=1 share=900 class=opportunistic
+         wait p share=1000 class=guarantee",
+        &pack(),
+        expect![[r#"
+            evict large from a for p
+            wait p [a]: room is being made on a: 1 pods are leaving
+        "#]],
+    );
+}
+
+#[test]
+fn only_a_higher_class_or_priority_evicts_and_the_polite_never_do() {
+    for (victim, pod) in [
+        ("class=guarantee", "class=guarantee"),
+        ("class=opportunistic prio=5", "class=opportunistic prio=5"),
+        ("class=opportunistic minrun=2000", "class=guarantee"),
+        ("class=opportunistic", "class=guarantee polite"),
+        ("class=guarantee", "class=opportunistic prio=100"),
+    ] {
+        let text = format!("node a gpu=1\npod v on a dev=0 share=600 {victim}\nwait p share=600 {pod}");
+        let plan = schedule(&cluster(&text), &pack(), Time::seconds(1000));
+        assert_eq!(plan.evictions, [], "{text}");
+        assert_eq!(plan.waits.len(), 1, "{text}");
+    }
+    for (victim, pod) in [
+        ("class=opportunistic", "class=guarantee"),
+        ("class=opportunistic prio=5", "class=opportunistic prio=6"),
+        ("class=opportunistic minrun=900", "class=guarantee"),
+    ] {
+        let text = format!("node a gpu=1\npod v on a dev=0 share=600 {victim}\nwait p share=600 {pod}");
+        let plan = schedule(&cluster(&text), &pack(), Time::seconds(1000));
+        assert_eq!(plan.evictions.len(), 1, "{text}");
+        assert_eq!(plan.waits[0].nominated.as_ref().unwrap().as_str(), "a", "{text}");
+    }
+}
+
+#[test]
+fn nobody_is_evicted_where_it_would_not_help() {
+    check(
+        "node a gpu=1:16Gi
+         pod  v on a dev=0 share=600 class=opportunistic
+         wait p mem=40Gi class=guarantee",
+        &pack(),
+        expect![[r#"
+            wait p: 0/1 nodes fit: 1 without a GPU with enough free memory (a: a-0 40 GiB of memory wanted, 16 GiB free)
+        "#]],
+    );
+}
+
+#[test]
+fn a_gang_is_evicted_as_a_whole_or_not_at_all() {
+    check(
+        "node a gpu=1
+         node b gpu=1
+         node c gpu=1
+         pod  g1 on a dev=0 share=1000 class=opportunistic gang=g:2:2
+         pod  g2 on b dev=0 share=1000 class=opportunistic gang=g:2:2
+         pod  single on c dev=0 share=1000 class=opportunistic prio=7
+         wait p share=1000 class=guarantee prio=1
+         wait q share=1000 class=guarantee",
+        &pack(),
+        expect![[r#"
+            evict g1 from a for p
+            evict g2 from b for p
+            wait p [a]: room is being made on a: 2 pods are leaving
+            wait q [b]: room is being made on b: 1 pods are leaving
+        "#]],
+    );
+}
+
+#[test]
+fn room_is_made_for_a_whole_gang_or_for_none_of_it() {
+    let text = "node a gpu=1
+         node b gpu=1
+         pod  v1 on a dev=0 share=1000 class=opportunistic
+         pod  v2 on b dev=0 share=1000 class=CLASS
+         wait g1 share=1000 class=guarantee gang=g:2:2
+         wait g2 share=1000 class=guarantee gang=g:2:2";
+    check(
+        &text.replace("CLASS", "opportunistic"),
+        &pack(),
+        expect![[r#"
+            evict v1 from a for g1
+            evict v2 from b for g2
+            wait g1 [a]: room is being made on a: 1 pods are leaving
+            wait g2 [b]: room is being made on b: 1 pods are leaving
+        "#]],
+    );
+    check(
+        &text.replace("CLASS", "guarantee"),
+        &pack(),
+        expect![[r#"
+            wait g1: gang default/g needs room for 2 members at once, there is room for 0
+            wait g2: gang default/g needs room for 2 members at once, there is room for 0
+        "#]],
+    );
+}
+
+#[test]
+fn while_others_leave_nobody_more_is_told_to() {
+    check(
+        "node a gpu=1
+         pod  v on a dev=0 share=600 class=opportunistic leaving
+         wait p share=600 class=guarantee",
+        &pack(),
+        expect![[r#"
+            wait p [a]: room is being made on a: 1 pods are leaving
+        "#]],
+    );
+}
+
+#[test]
+fn moves_that_let_a_pod_in_are_proposed_and_done_only_by_policy() {
+    let text = "node a gpu=1
+         node b gpu=1
+         pod  x on a dev=0 share=300 class=opportunistic
+         pod  y on b dev=0 share=500 class=guarantee
+         wait p share=1000 class=opportunistic";
+    check(
+        text,
+        &pack(),
+        expect![[r#"
+            wait p: 0/2 nodes fit: 2 without a GPU with enough free share (a: a-0 share 1 wanted, 0.7 free)
+            propose p on a: x a->b
+        "#]],
+    );
+    let mut act = pack();
+    act.defragment.act = true;
+    check(
+        text,
+        &act,
+        expect![[r#"
+            evict x from a for p
+            wait p: 0/2 nodes fit: 2 without a GPU with enough free share (a: a-0 share 1 wanted, 0.7 free)
+            propose p on a: x a->b
+        "#]],
+    );
+    let mut never = pack();
+    never.defragment.propose = false;
+    check(
+        text,
+        &never,
+        expect![[r#"
+            wait p: 0/2 nodes fit: 2 without a GPU with enough free share (a: a-0 share 1 wanted, 0.7 free)
+        "#]],
+    );
+}
+
+#[test]
+fn whoever_has_waited_long_is_not_overtaken_for_ever() {
+    // A stream of small pods, each of which ends after three rounds, beside one that needs both cards.
+    let mut snapshot = cluster("node a gpu=2\nwait big count=2 whole at=0");
+    let mut policy = pack();
+    policy.queue.reserve_after = 100;
+    let mut engine = Engine::default();
+    let mut running: Vec<(u64, crate::id::PodUid)> = Vec::new();
+    let big = "default/big".into();
+    let mut ran_at = None;
+    // The stream is there first: the big one never finds both cards idle by chance.
+    for round in 0..60u64 {
+        let now = Time::seconds(round * 10);
+        running.retain(|(until, uid)| {
+            if *until <= round {
+                snapshot.remove_pod(uid);
+            }
+            *until > round
+        });
+        for n in 0..2 {
+            let pod = crate::testing::pod(&format!("wait s{round}-{n} share=600 at={}", round * 10), &snapshot);
+            snapshot.put_pod(pod);
+        }
+        if round == 0 {
+            // Not yet there in the first round.
+            let plan = engine.schedule_some(&mut snapshot, &policy, now, |ix| ix.0 != 0, usize::MAX);
+            apply(&mut snapshot, &plan, now, round, &mut running);
+            continue;
+        }
+        let plan = engine.schedule(&mut snapshot, &policy, now);
+        assert_eq!(audit(&snapshot, &plan), []);
+        if plan.binds.iter().any(|bind| bind.pod == big) {
+            ran_at = Some(now);
+            break;
+        }
+        apply(&mut snapshot, &plan, now, round, &mut running);
+    }
+    let ran_at = ran_at.expect("the big pod never ran");
+    assert!(ran_at <= Time::seconds(160), "{ran_at:?}");
+}
+
+fn apply(
+    snapshot: &mut crate::Snapshot,
+    plan: &crate::Plan,
+    now: Time,
+    round: u64,
+    running: &mut Vec<(u64, crate::id::PodUid)>,
+) {
+    for bind in &plan.binds {
+        snapshot.place(&bind.pod, &bind.node, bind.grant.clone().map(std::sync::Arc::new), now).unwrap();
+        running.push((round + 3, bind.pod.clone()));
+    }
 }

@@ -6,6 +6,7 @@ use super::{Snapshot, Surroundings};
 use crate::kind::Kinds;
 use crate::node::Node;
 use crate::pod::Pod;
+use crate::worth::Mix;
 
 /// Everything a snapshot was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +21,9 @@ pub struct Record {
     /// The rest.
     #[serde(default)]
     pub surroundings: Surroundings,
+    /// The mix of requests it had learnt, or was told.
+    #[serde(default)]
+    pub mix: Mix,
 }
 
 impl Record {
@@ -36,6 +40,10 @@ impl Record {
         for pod in self.pods {
             snapshot.put_pod(pod);
         }
+        // A record that was put together by hand says nothing about the mix: then it is that of its pods.
+        if self.mix != Mix::default() {
+            snapshot.expect(self.mix);
+        }
         snapshot
     }
 }
@@ -48,6 +56,7 @@ impl Snapshot {
             nodes: self.nodes().map(|(_, state)| state.node().clone()).collect(),
             pods: self.pods().map(|(_, state)| state.pod().clone()).collect(),
             surroundings: self.surroundings.clone(),
+            mix: self.mix.clone(),
         }
     }
 }

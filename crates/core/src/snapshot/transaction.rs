@@ -33,7 +33,13 @@ pub enum Refusal {
 #[derive(Clone, Debug)]
 enum Step {
     Placed(PodIx),
-    Evicted { pod: PodIx, bound: Bound, place: Option<(NodeIx, usize)> },
+    /// Placed elsewhere after it was evicted.
+    Moved(PodIx),
+    Evicted {
+        pod: PodIx,
+        bound: Bound,
+        place: Option<(NodeIx, usize)>,
+    },
 }
 
 #[derive(Clone, Debug, Default)]
@@ -60,6 +66,11 @@ impl Snapshot {
         while self.journal.steps.len() > checkpoint.length {
             match self.journal.steps.pop() {
                 Some(Step::Placed(pod)) => self.undo_place(pod),
+                Some(Step::Moved(pod)) => {
+                    self.undo_place(pod);
+                    self.waiting.remove(&pod);
+                    self.set_evicted(pod, true);
+                }
                 Some(Step::Evicted { pod, bound, place }) => self.undo_evict(pod, bound, place),
                 None => break,
             }
@@ -83,7 +94,7 @@ impl Snapshot {
         }
     }
 
-    /// Binds a waiting pod, if its grant over-commits nothing.
+    /// Binds a waiting pod (or one that was evicted, elsewhere), if its grant over-commits nothing.
     pub fn place(
         &mut self,
         uid: &PodUid,
@@ -93,7 +104,7 @@ impl Snapshot {
     ) -> Result<(), Refusal> {
         let pod = self
             .find_pod(uid)
-            .filter(|ix| self.waiting.contains(ix))
+            .filter(|ix| self.waiting.contains(ix) || self.pod_at(*ix).is_some_and(|state| state.evicted))
             .ok_or_else(|| Refusal::NotWaiting(uid.clone()))?;
         let ix = self.find_node(node).ok_or_else(|| Refusal::NoNode(node.clone()))?;
         if let (Some(grant), Some(state)) = (&grant, self.node_at(ix)) {
@@ -118,13 +129,20 @@ impl Snapshot {
 
     /// Binds a waiting pod without asking whether there is room.
     fn bind(&mut self, pod: PodIx, bound: Bound) {
-        self.waiting.remove(&pod);
+        let waited = self.waiting.remove(&pod);
         if let Some(state) = self.pods[pod.0 as usize].as_mut() {
             state.pod.state = State::Bound(bound);
         }
+        self.set_evicted(pod, false);
         self.charge(pod);
         if self.journal.open > 0 {
-            self.journal.steps.push(Step::Placed(pod));
+            self.journal.steps.push(if waited { Step::Placed(pod) } else { Step::Moved(pod) });
+        }
+    }
+
+    fn set_evicted(&mut self, pod: PodIx, evicted: bool) {
+        if let Some(state) = self.pods[pod.0 as usize].as_mut() {
+            state.evicted = evicted;
         }
     }
 

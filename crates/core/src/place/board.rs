@@ -1,0 +1,265 @@
+//! What nodes answered, remembered until they change.
+//!
+//! Pods of one shape get the same answer from a node until something happens on that node. A board keeps, per shape, every node's rating
+//! and the best of each block of nodes; a placement touches one node, which is asked again when the shape next comes. It decides
+//! exactly as asking all nodes does, and a test holds it to that.
+
+mod seat;
+mod shape;
+
+use std::sync::Arc;
+
+use super::{Attempt, Placer, placer};
+use crate::hash::FixedMap;
+use crate::pod::Pod;
+use crate::policy::{Placement, Policy};
+use crate::rules::Rules;
+use crate::snapshot::{NodeIx, Position, Snapshot};
+use crate::worth::{STEP_BITS, Worth};
+
+use seat::Seat;
+use shape::{Shape, Simple};
+
+/// Nodes per block.
+const BLOCK: usize = 64;
+/// Most ratings that are remembered: 64 MiB of them.
+const MOST: usize = 1 << 24;
+/// The rating of a node that cannot take the shape.
+const NO: i32 = i32::MIN;
+
+/// Answers that were remembered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Board {
+    seats: Vec<Option<Seat>>,
+    seats_at: Option<Position>,
+    /// Seats that are not plain.
+    special: usize,
+    worth: Option<Arc<Worth>>,
+    /// The parts of the policy the answers depend on.
+    policy: Option<Policy>,
+    by_shape: FixedMap<Shape, usize>,
+    lines: Vec<Line>,
+}
+
+/// What nodes answered to one shape.
+#[derive(Clone, Debug)]
+struct Line {
+    simple: Option<Simple>,
+    at: Option<Position>,
+    /// Which worth it was rated by.
+    worth: Arc<Worth>,
+    ratings: Ratings,
+}
+
+#[derive(Clone, Debug)]
+enum Ratings {
+    /// Of the default policy: whole numbers, with the best of each block.
+    Blocks { all: Vec<i32>, best: Vec<i32> },
+    /// Of the others, which may want to see all of them at once.
+    Plain(Vec<Option<f64>>),
+}
+
+impl Board {
+    /// The node where the pod goes: absent where none takes it, and an error where this cannot be answered from memory.
+    pub(crate) fn find(
+        &mut self,
+        snapshot: &Snapshot,
+        policy: &Policy,
+        pod: &Pod,
+        attempt: &Attempt<'_>,
+    ) -> Result<Option<NodeIx>, Unfit> {
+        if !Rules::is_local(snapshot, pod) {
+            return Err(Unfit);
+        }
+        let placement = match &attempt.placement {
+            Some(placement) => placement,
+            None if policy.by_pool.is_empty() => &policy.placement,
+            None => return Err(Unfit),
+        };
+        // KubeShare looks at where the rest of a group is.
+        if *placement == Placement::Kubeshare && (pod.gang().is_some() || policy.cells.is_some()) {
+            return Err(Unfit);
+        }
+        self.follow(snapshot, policy);
+        let by_worth = *placement == Placement::Frag;
+        let at = self.line(snapshot, policy, pod, by_worth);
+        let line = &mut self.lines[at];
+        // What is kept for others for a moment must not be remembered for good.
+        let kept = &attempt.kept.nodes;
+        if !kept.is_empty() && (line.simple.is_none() || self.special > 0) {
+            return Err(Unfit);
+        }
+        let placer = placer(placement, attempt);
+        line.catch_up(snapshot, &self.seats, attempt, &*placer, placement);
+        match line.best(&*placer) {
+            Some(best) if kept.contains_key(&best) => Err(Unfit),
+            best => Ok(best),
+        }
+    }
+
+    /// Brings the seats up to date.
+    fn follow(&mut self, snapshot: &Snapshot, policy: &Policy) {
+        let same = |old: &Policy| {
+            old.placement == policy.placement
+                && old.by_pool == policy.by_pool
+                && old.max_tasks == policy.max_tasks
+                && old.model_priority == policy.model_priority
+                && old.cells == policy.cells
+        };
+        if !self.policy.as_ref().is_some_and(same) {
+            *self = Board { policy: Some(policy.clone()), ..Board::default() };
+        }
+        let worth = snapshot.worth();
+        if !self.worth.as_ref().is_some_and(|old| Arc::ptr_eq(old, worth)) {
+            (self.worth, self.seats_at) = (Some(worth.clone()), None);
+        }
+        match self.seats_at.and_then(|at| snapshot.changed_since(at)) {
+            Some(changed) => {
+                self.seats.resize(snapshot.node_places(), None);
+                for ix in changed {
+                    let seat = &mut self.seats[ix.0 as usize];
+                    self.special -= usize::from(seat.as_ref().is_some_and(|seat| !seat.plain));
+                    *seat = snapshot.node_at(*ix).map(|state| Seat::of(state, worth));
+                    self.special += usize::from(seat.as_ref().is_some_and(|seat| !seat.plain));
+                }
+            }
+            None => {
+                let seat = |i: usize| snapshot.node_at(NodeIx(i as u32)).map(|state| Seat::of(state, worth));
+                self.seats = (0..snapshot.node_places()).map(seat).collect();
+                self.special = self.seats.iter().flatten().filter(|seat| !seat.plain).count();
+            }
+        }
+        self.seats_at = Some(snapshot.position());
+    }
+
+    /// The line of the pod's shape.
+    fn line(&mut self, snapshot: &Snapshot, policy: &Policy, pod: &Pod, by_worth: bool) -> usize {
+        let shape = Shape::of(pod, policy);
+        if let Some(at) = self.by_shape.get(&shape) {
+            return *at;
+        }
+        if (self.lines.len() + 1) * self.seats.len() > MOST {
+            self.lines.clear();
+            self.by_shape.clear();
+        }
+        let ratings =
+            if by_worth { Ratings::Blocks { all: Vec::new(), best: Vec::new() } } else { Ratings::Plain(Vec::new()) };
+        let simple = by_worth.then(|| Simple::of(pod, policy)).flatten();
+        self.lines.push(Line { simple, at: None, worth: snapshot.worth().clone(), ratings });
+        self.by_shape.insert(shape, self.lines.len() - 1);
+        self.lines.len() - 1
+    }
+
+    /// Asks all nodes again for all shapes it knows: what a new worth costs, paid at a time of the caller's choosing.
+    pub(crate) fn prepare(&mut self, snapshot: &Snapshot, policy: &Policy) {
+        self.follow(snapshot, policy);
+        for line in &mut self.lines {
+            if let Some(simple) = &mut line.simple
+                && !Arc::ptr_eq(&line.worth, snapshot.worth())
+            {
+                simple.meet(snapshot.models());
+                // What is not plain is left to the next decision, which has the pod at hand.
+                let rate = |seat: &Option<Seat>| match seat {
+                    Some(seat) if seat.plain => Some(simple.rate(seat, snapshot.worth()).map_or(NO, |rating| rating.0)),
+                    None => Some(NO),
+                    Some(_) => None,
+                };
+                let Some(all) = self.seats.iter().map(rate).collect::<Option<Vec<i32>>>() else { continue };
+                line.ratings = Ratings::blocks(all);
+                (line.at, line.worth) = (self.seats_at, snapshot.worth().clone());
+            }
+        }
+    }
+}
+
+/// Why a board has no answer: the pod's fate depends on more than single nodes.
+#[derive(Debug)]
+pub(crate) struct Unfit;
+
+impl Ratings {
+    fn blocks(all: Vec<i32>) -> Ratings {
+        let best = all.chunks(BLOCK).map(|block| block.iter().copied().max().unwrap_or(NO)).collect();
+        Ratings::Blocks { all, best }
+    }
+}
+
+impl Line {
+    fn catch_up(
+        &mut self,
+        snapshot: &Snapshot,
+        seats: &[Option<Seat>],
+        attempt: &Attempt<'_>,
+        placer: &dyn Placer,
+        placement: &Placement,
+    ) {
+        if let Some(simple) = &mut self.simple {
+            simple.meet(snapshot.models());
+        }
+        let by_worth = matches!(self.ratings, Ratings::Blocks { .. });
+        if by_worth && !Arc::ptr_eq(&self.worth, snapshot.worth()) {
+            (self.at, self.worth) = (None, snapshot.worth().clone());
+        }
+        let changed = self.at.and_then(|at| snapshot.changed_since(at)).filter(|changed| changed.len() < seats.len());
+        self.at = Some(snapshot.position());
+        let simple = self.simple.as_ref();
+        let ask = |ix: usize| {
+            let state = snapshot.node_at(NodeIx(ix as u32))?;
+            attempt.ask_with(placer, placement.name(), NodeIx(ix as u32), state).ok().map(|answer| answer.score)
+        };
+        let rate = |ix: usize| match (simple, &seats[ix]) {
+            (Some(simple), Some(seat)) if seat.plain => {
+                simple.rate(seat, snapshot.worth()).map_or(NO, |rating| rating.0)
+            }
+            (_, None) => NO,
+            _ => ask(ix).map_or(NO, |score| (score * f64::from(1 << STEP_BITS)) as i32),
+        };
+        match (&mut self.ratings, changed) {
+            (Ratings::Blocks { all, best }, Some(changed)) => {
+                all.resize(seats.len(), NO);
+                best.resize(seats.len().div_ceil(BLOCK), NO);
+                for ix in changed {
+                    let (ix, block) = (ix.0 as usize, ix.0 as usize / BLOCK);
+                    let (old, new) = (all[ix], rate(ix));
+                    all[ix] = new;
+                    if new > best[block] {
+                        best[block] = new;
+                    } else if old == best[block] && new < old {
+                        let end = ((block + 1) * BLOCK).min(all.len());
+                        best[block] = all[block * BLOCK..end].iter().copied().max().unwrap_or(NO);
+                    }
+                }
+            }
+            (ratings @ Ratings::Blocks { .. }, None) => {
+                *ratings = Ratings::blocks((0..seats.len()).map(rate).collect())
+            }
+            (Ratings::Plain(all), Some(changed)) => {
+                all.resize(seats.len(), None);
+                for ix in changed {
+                    all[ix.0 as usize] = ask(ix.0 as usize);
+                }
+            }
+            (Ratings::Plain(all), None) => *all = (0..seats.len()).map(ask).collect(),
+        }
+    }
+
+    /// The first of the best.
+    fn best(&self, placer: &dyn Placer) -> Option<NodeIx> {
+        match &self.ratings {
+            Ratings::Blocks { all, best } => {
+                let top = best.iter().copied().max().filter(|top| *top != NO)?;
+                let block = best.iter().position(|b| *b == top)?;
+                let within = all[block * BLOCK..].iter().position(|rating| *rating == top)?;
+                Some(NodeIx((block * BLOCK + within) as u32))
+            }
+            Ratings::Plain(all) => {
+                let (nodes, mut scores): (Vec<usize>, Vec<f64>) =
+                    all.iter().enumerate().filter_map(|(ix, score)| Some((ix, (*score)?))).unzip();
+                placer.settle(&mut scores);
+                super::first_best(&scores).map(|at| NodeIx(nodes[at] as u32))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! A node as a board sees it: what is left of it, close together.
+
+use crate::device::{DeviceKind, Isolation};
+use crate::snapshot::NodeState;
+use crate::worth::{Rest, Worth};
+
+/// One node.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    /// Nothing about it is special: no taints, one model of GPU, none cut into partitions. Simple pods can be rated by this alone.
+    pub(super) plain: bool,
+    pub(super) pods_left: u32,
+    pub(super) rest: Rest,
+    pub(super) memory_left: u64,
+    pub(super) model: u16,
+    pub(super) devices: Vec<Slot>,
+}
+
+/// One device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// It takes new work, and nobody holds it alone.
+    pub(super) open: bool,
+    pub(super) idle: bool,
+    pub(super) share: u32,
+    pub(super) share_total: u32,
+    pub(super) memory: u64,
+    pub(super) memory_total: u64,
+    /// Of this, parts are reckoned.
+    pub(super) bookable: u64,
+    pub(super) tasks: u32,
+    pub(super) tasks_left: u32,
+}
+
+impl Seat {
+    pub(super) fn of(state: &NodeState, worth: &Worth) -> Seat {
+        let node = state.node();
+        let ordinary = |d: &crate::device::Device| {
+            d.kind == DeviceKind::Gpu && d.isolation.first() != Some(&Isolation::Mig) && d.bookable_memory().0 < 1 << 50
+        };
+        let rest = Rest::of(state, worth);
+        let slot = |(book, device): (&crate::ledger::Book, &crate::device::Device)| Slot {
+            open: book.open && book.exclusive == 0,
+            idle: book.pods == 0,
+            share: book.free_share().0,
+            share_total: book.share.0,
+            memory: book.free_memory().0,
+            memory_total: book.memory.0,
+            bookable: device.bookable_memory().0,
+            tasks: book.tasks,
+            tasks_left: book.max_tasks.saturating_sub(book.tasks),
+        };
+        Seat {
+            plain: node.taints.is_empty()
+                && !node.unschedulable
+                && !node.unready
+                && rest.uniform
+                && node.inventory.devices.iter().all(ordinary),
+            pods_left: node.max_pods.saturating_sub(state.pods().len() as u32),
+            memory_left: node.allocatable.memory.saturating_sub(state.used().memory).0,
+            model: if state.books().is_empty() { 0 } else { state.model(0) },
+            devices: state.books().iter().zip(&node.inventory.devices).map(slot).collect(),
+            rest,
+        }
+    }
+}

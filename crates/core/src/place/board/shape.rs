@@ -1,0 +1,222 @@
+//! What of a pod its answers depend on; and the simple pods, which are rated without asking around.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use super::seat::{Seat, Slot};
+use crate::ask::{Class, GpuAsk, MemoryAsk, ModelRule, Role, Topology};
+use crate::device::DeviceKind;
+use crate::id::Model;
+use crate::pod::{Pod, PodSpec};
+use crate::policy::Policy;
+use crate::worth::{Rating, Worth};
+
+/// Everything of a pod that a node's answer depends on, for pods whose fate depends on single nodes.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    spec: Arc<PodSpec>,
+    ask: Option<Arc<GpuAsk>>,
+    class: Class,
+}
+
+impl Shape {
+    pub(super) fn of(pod: &Pod, policy: &Policy) -> Shape {
+        Shape { spec: pod.spec.clone(), ask: pod.ask.clone(), class: policy.class_of(pod) }
+    }
+}
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Shape) -> bool {
+        let spec = |a: &PodSpec, b: &PodSpec| {
+            a.requests == b.requests
+                && a.node_selector == b.node_selector
+                && a.node_affinity == b.node_affinity
+                && a.node_preference == b.node_preference
+                && a.tolerations == b.tolerations
+                && a.features == b.features
+        };
+        let ask = |a: &GpuAsk, b: &GpuAsk| {
+            a.dialect == b.dialect
+                && a.containers == b.containers
+                && a.models == b.models
+                && a.devices == b.devices
+                && a.topology == b.topology
+                && a.policy == b.policy
+                && a.isolation == b.isolation
+        };
+        let asks = match (&self.ask, &other.ask) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || ask(a, b),
+            (None, None) => true,
+            _ => false,
+        };
+        self.class == other.class && asks && (Arc::ptr_eq(&self.spec, &other.spec) || spec(&self.spec, &other.spec))
+    }
+}
+
+impl Eq for Shape {}
+
+impl Hash for Shape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.spec.requests.cpu.hash(state);
+        self.spec.requests.memory.hash(state);
+        let Some(ask) = &self.ask else { return };
+        for want in ask.containers.iter().flat_map(|c| &c.wants) {
+            (want.count, want.share, want.memory, want.exclusive).hash(state);
+        }
+        (ask.models.only.len(), ask.models.avoid.len()).hash(state);
+        for pattern in ask.models.only.iter().chain(&ask.models.avoid) {
+            pattern.hash(state);
+        }
+    }
+}
+
+/// A pod that asks for CPU and memory and for a part of one GPU or for whole ones, with at most a wish for models.
+#[derive(Clone, Debug)]
+pub(super) struct Simple {
+    cpu: u64,
+    memory: u64,
+    memory_mib: u64,
+    max_tasks: u32,
+    gpu: Option<Gpu>,
+    /// Place in the pod's order of preference for each model known so far; absent for one it does not take.
+    preferences: Vec<Option<u8>>,
+    rule: ModelRule,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Gpu {
+    count: usize,
+    share: u32,
+    memory: Part,
+    exclusive: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Bytes(u64),
+    Thousandths(u64),
+}
+
+impl Simple {
+    pub(super) fn of(pod: &Pod, policy: &Policy) -> Option<Simple> {
+        let spec = &pod.spec;
+        let bare = spec.node_selector.is_empty()
+            && spec.node_affinity.is_none()
+            && spec.node_preference.is_empty()
+            && spec.features.is_empty()
+            && spec.requests.storage.0 == 0
+            && spec.requests.other.is_empty();
+        if !bare {
+            return None;
+        }
+        let (gpu, rule) = match &pod.ask {
+            None => (None, ModelRule::default()),
+            Some(ask) => (Some(gpu(ask)?), ask.models.clone()),
+        };
+        Some(Simple {
+            cpu: spec.requests.cpu,
+            memory: spec.requests.memory.0,
+            memory_mib: spec.requests.memory.0.div_ceil(1 << 20),
+            max_tasks: policy.max_tasks.unwrap_or(u32::MAX),
+            gpu,
+            preferences: Vec::new(),
+            rule,
+        })
+    }
+
+    /// Learns of models that came since.
+    pub(super) fn meet(&mut self, models: &[Model]) {
+        for model in models.iter().skip(self.preferences.len()) {
+            let name = model.as_str();
+            let only = &self.rule.only;
+            let place = only.iter().position(|m| m.accepts(name));
+            let wanted = (only.is_empty() || place.is_some()) && !self.rule.avoid.iter().any(|m| m.accepts(name));
+            self.preferences.push(wanted.then(|| place.unwrap_or(only.len()).min(255) as u8));
+        }
+    }
+
+    /// What a plain node is rated: absent where the pod does not fit.
+    pub(super) fn rate(&self, seat: &Seat, worth: &Worth) -> Option<Rating> {
+        let rest = &seat.rest;
+        let short = (self.cpu > 0 && self.cpu > rest.cpu) || (self.memory > 0 && self.memory > seat.memory_left);
+        if short || seat.pods_left == 0 {
+            return None;
+        }
+        let Some(gpu) = &self.gpu else { return Some(worth.rate(rest, self.cpu, self.memory_mib, &[], 0)) };
+        if seat.devices.len() < gpu.count {
+            return None;
+        }
+        let preference = usize::from((*self.preferences.get(usize::from(seat.model))?)?);
+        if gpu.count == 1 {
+            let mut best: Option<Rating> = None;
+            for (device, slot) in seat.devices.iter().enumerate() {
+                // The like of the one before is rated like it.
+                if device > 0 && seat.devices[device - 1] == *slot {
+                    continue;
+                }
+                if let Some(after) = self.after(gpu, slot) {
+                    let rating = worth.rate(rest, self.cpu, self.memory_mib, &[(device, after)], preference);
+                    best = best.max(Some(rating));
+                }
+            }
+            return best;
+        }
+        let mut taken = [(0usize, 0u16); 64];
+        let mut count = 0;
+        for (device, slot) in seat.devices.iter().enumerate() {
+            if count < gpu.count
+                && let Some(after) = self.after(gpu, slot)
+            {
+                taken[count] = (device, after);
+                count += 1;
+            }
+        }
+        (count == gpu.count).then(|| worth.rate(rest, self.cpu, self.memory_mib, &taken[..count], preference))
+    }
+
+    /// What would be left of a device, in thousandths; absent where the pod does not fit.
+    fn after(&self, gpu: &Gpu, slot: &Slot) -> Option<u16> {
+        let memory = match gpu.memory {
+            Part::Bytes(bytes) => bytes,
+            Part::Thousandths(part) => slot.bookable * part / 1000,
+        };
+        let fits = slot.open
+            && (slot.idle || !gpu.exclusive)
+            && memory <= slot.memory
+            && gpu.share <= slot.share
+            && slot.tasks_left > 0
+            && slot.tasks < self.max_tasks;
+        if !fits {
+            return None;
+        }
+        if gpu.exclusive {
+            return Some(0);
+        }
+        let part = |left: u64, total: u64| (left * 1000).checked_div(total).unwrap_or(0).min(1000);
+        let share = part(u64::from(slot.share - gpu.share), u64::from(slot.share_total));
+        let left =
+            if slot.memory_total == 0 { share } else { share.min(part(slot.memory - memory, slot.memory_total)) };
+        Some(left as u16)
+    }
+}
+
+fn gpu(ask: &GpuAsk) -> Option<Gpu> {
+    let [container] = &ask.containers[..] else { return None };
+    let [want] = &container.wants[..] else { return None };
+    let simple = container.role == Role::Main
+        && want.kind == DeviceKind::Gpu
+        && want.partition.is_none()
+        && want.groups.is_none()
+        && ask.devices.only.is_empty()
+        && ask.devices.avoid.is_empty()
+        && ask.isolation.is_empty()
+        && ask.topology == Topology::Best
+        && (want.count == 1 || (want.exclusive && (2..=64).contains(&want.count)));
+    let memory = match want.memory {
+        MemoryAsk::Nothing => Part::Bytes(0),
+        MemoryAsk::Bytes(bytes) => Part::Bytes(bytes.0),
+        MemoryAsk::Part(part) => Part::Thousandths(u64::from(part.0)),
+        MemoryAsk::NodeUnits(_) => return None,
+    };
+    simple.then_some(Gpu { count: want.count as usize, share: want.share.0, memory, exclusive: want.exclusive })
+}

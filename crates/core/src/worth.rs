@@ -1,0 +1,419 @@
+//! What a node's leftovers are worth: as much as they can still host when combined well. The default policy places where least is lost.
+//!
+//! Two parts of one card that add up to it are worth more than two that do not; a free card without CPU beside it is worth nothing.
+//! Prices come from the mix of requests ([`Mix`]), by a linear program, now and then and off the path of decisions. A
+//! card's remainder is what is left of both its time and its memory: a pod that wants much of one beside a pod that wants
+//! much of the other costs little.
+
+mod mix;
+mod prices;
+
+use std::collections::BTreeMap;
+
+use crate::ask::ModelRule;
+use crate::device::DeviceKind;
+use crate::id::Model;
+use crate::ledger::Book;
+use crate::snapshot::{NodeState, Snapshot};
+
+pub use mix::Mix;
+use prices::WHOLE;
+
+/// What the loss of value on the touched devices counts beside the node's as a whole.
+const TOUCHED: f32 = 3.0;
+/// Losses are compared in steps of so much: smaller differences are noise, and ties have better judges.
+const STEP: f32 = 0.020;
+/// Requests for several devices are reserved room with the first of these weights, those that name models with the second.
+const SEVERAL: f64 = 0.3;
+const NAMED: f64 = 0.5;
+/// Where pods come and go, nodes that are full already are a little better: whole devices and nodes come free together. What a full
+/// turnover makes of an empty node of the size below.
+const PACK: f32 = 0.3;
+/// A large node, in thousandths of a core and of a device.
+const LARGE: (f32, f32) = (128_000.0, 8_000.0);
+/// Most wholly free devices of one node that are told apart.
+const MANY: usize = 16;
+
+/// What a remainder can be filled with.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Filling {
+    /// Its value; a whole device is worth 1.
+    value: f32,
+    /// CPU that filling it needs, in thousandths of a core.
+    cpu: f32,
+    /// Main memory that filling it needs, in MiB.
+    memory: f32,
+}
+
+/// What requests that are particular can use of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Usable {
+    /// Its value, weighted by how scarce it is.
+    value: f32,
+    /// CPU that using it needs, in thousandths of a core.
+    cpu: f32,
+}
+
+impl Usable {
+    fn plus(self, other: Usable) -> Usable {
+        Usable { value: self.value + other.value, cpu: self.cpu + other.cpu }
+    }
+
+    /// What so much CPU lets be used of it.
+    fn with(self, cpu: u64) -> f32 {
+        let cpu = cpu as f32;
+        if self.cpu > cpu { self.value * cpu / self.cpu } else { self.value }
+    }
+}
+
+/// The tables by which leftovers are valued.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Worth {
+    /// By what is left of a device, in thousandths.
+    fillings: Vec<Filling>,
+    /// Per model and remainder: what requests that name the model can use of it, weighted by how scarce that is.
+    named: Vec<Vec<Usable>>,
+    /// Per model and number of wholly free devices: what requests for several devices can use of them.
+    several: Vec<[Usable; MANY + 1]>,
+    /// What full nodes are preferred by.
+    pack: f32,
+}
+
+/// What is left of a node, in the terms of [`Worth`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Rest {
+    pub(crate) cpu: u64,
+    pub(crate) memory: u64,
+    /// What is left of each device, in thousandths; nothing of one that takes no new work.
+    pub(crate) left: Vec<u16>,
+    /// The model of each device.
+    models: Vec<u16>,
+    /// Wholly free devices.
+    pub(crate) free: u16,
+    /// All its devices are of one model.
+    pub(crate) uniform: bool,
+    value: f32,
+    needs_cpu: f32,
+    needs_memory: f32,
+    named: Usable,
+    several: Usable,
+    /// What is left of all devices together.
+    sum: f32,
+}
+
+/// How good a choice is: more is better. Whole steps of lost worth, then the tightest device, then the fewest free ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rating(pub(crate) i32);
+
+/// One step of lost worth in a [`Rating`].
+pub(crate) const STEP_BITS: u32 = 15;
+/// Steps by which a model later in the pod's list falls behind: more than any loss.
+const PREFERENCE: i32 = 4096;
+
+impl Rating {
+    fn of(loss: f32, tight: u16, free: u16, preference: usize) -> Rating {
+        let steps = (loss / STEP).round() as i32 + PREFERENCE * preference.min(6) as i32;
+        let steps = steps.clamp(-(1 << STEP_BITS) + 1, (1 << STEP_BITS) - 1);
+        Rating(-((steps << STEP_BITS) + (i32::from(tight.min(1000)) << 5) + i32::from(free.min(31))))
+    }
+
+    /// As a number of steps, for those who add wishes to it.
+    pub(crate) fn steps(self) -> f64 {
+        f64::from(self.0) / f64::from(1 << STEP_BITS)
+    }
+}
+
+impl Default for Worth {
+    /// Before anything is known: a device is worth what fits, and filling one takes eight cores.
+    fn default() -> Worth {
+        let (fillings, ..) = fillings(&BTreeMap::from([(WHOLE, [1.0, 8000.0, 30_000.0])]));
+        Worth { fillings, named: Vec::new(), several: Vec::new(), pack: 0.0 }
+    }
+}
+
+/// Values of all remainders, from how often each size is demanded and the CPU and memory that go with it.
+fn fillings(demand: &BTreeMap<usize, [f64; 3]>) -> (Vec<Filling>, Vec<usize>) {
+    let sizes: Vec<usize> = demand.keys().copied().collect();
+    let counts: Vec<f64> = demand.values().map(|d| d[0]).collect();
+    let prices = prices::prices(&sizes, &counts);
+    let mut best = vec![(0.0f64, 0.0f64, 0.0f64); WHOLE + 1];
+    for room in 1..=WHOLE {
+        best[room] = best[room - 1];
+        for ((size, [count, cpu, memory]), price) in
+            demand.iter().zip(&prices).take_while(|((size, _), _)| **size <= room)
+        {
+            let before = best[room - size];
+            if before.0 + price > best[room].0 + 1e-12 {
+                best[room] = (before.0 + price, before.1 + cpu / count, before.2 + memory / count);
+            }
+        }
+    }
+    let narrow = |(value, cpu, memory): &(f64, f64, f64)| Filling {
+        value: *value as f32,
+        cpu: *cpu as f32,
+        memory: *memory as f32,
+    };
+    (best.iter().map(narrow).collect(), sizes)
+}
+
+/// Requests that cannot be served by just any device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Reserved {
+    devices: u32,
+    size: usize,
+    rule: u32,
+}
+
+impl Worth {
+    /// The tables for this mix, on what is left of this cluster.
+    pub fn of(snapshot: &Snapshot, mix: &Mix) -> Worth {
+        let models = snapshot.models();
+        // What is left, by model and remainder, and by model and number of free devices of a node.
+        let mut remainders = vec![vec![0u32; WHOLE + 1]; models.len()];
+        let mut frees = vec![[0u32; MANY + 1]; models.len()];
+        let (mut memory, mut devices) = (0u128, 0u64);
+        for (_, state) in snapshot.nodes() {
+            let mut free = BTreeMap::<u16, usize>::new();
+            for (device, book) in own(state) {
+                let (model, left) = (state.model(device), left(book));
+                remainders[usize::from(model)][usize::from(left)] += 1;
+                *free.entry(model).or_default() += usize::from(usize::from(left) == WHOLE);
+                memory += u128::from(book.memory.0);
+                devices += 1;
+            }
+            for (model, free) in free {
+                frees[usize::from(model)][free.min(MANY)] += 1;
+            }
+        }
+        let typical = ((memory / u128::from(devices.max(1))) as u64 >> 20).max(1);
+        let accepts: Vec<Vec<bool>> =
+            mix.rules.iter().map(|rule| models.iter().map(|model| accepts(rule, model)).collect()).collect();
+
+        let mut demand = BTreeMap::<usize, [f64; 3]>::new();
+        let mut reserved = BTreeMap::<Reserved, (f64, f64)>::new();
+        let total: f64 = mix.counts.values().map(|count| *count as f64).sum();
+        for (shape, count) in mix.counts.iter().filter(|(shape, _)| shape.devices > 0) {
+            let by_memory = (shape.device_memory * 1000).div_ceil(typical).min(1000) as usize;
+            let size = (shape.part as usize).max(by_memory);
+            if size == 0 {
+                continue;
+            }
+            let count = *count as f64;
+            let entry = demand.entry(size).or_default();
+            entry[0] += count * f64::from(shape.devices);
+            entry[1] += count * shape.cpu as f64;
+            entry[2] += count * shape.memory as f64;
+            let rule = &mix.rules[shape.rule as usize];
+            if shape.devices > 1 || !(rule.only.is_empty() && rule.avoid.is_empty()) {
+                let class = Reserved { devices: shape.devices, size, rule: shape.rule };
+                let entry = reserved.entry(class).or_default();
+                *entry = (entry.0 + count / total, entry.1 + count / total * shape.cpu as f64);
+            }
+        }
+        let mut worth = if demand.is_empty() {
+            Worth::default()
+        } else {
+            Worth { fillings: fillings(&demand).0, ..Worth::default() }
+        };
+        worth.pack = PACK * mix.turnover();
+        worth.named = vec![vec![Usable::default(); WHOLE + 1]; models.len()];
+        worth.several = vec![[Usable::default(); MANY + 1]; models.len()];
+        let left: f64 = remainders
+            .iter()
+            .flat_map(|by| by.iter().enumerate())
+            .map(|(r, n)| r as f64 * f64::from(*n) / 1000.0)
+            .sum();
+        for (class, (share, cpu)) in reserved {
+            worth.reserve(class, share, cpu / share, left, &accepts[class.rule as usize], &remainders, &frees);
+        }
+        // So far the CPU was weighted by value.
+        let settle =
+            |usable: &mut Usable| usable.cpu = if usable.value > 0.0 { usable.cpu / usable.value } else { 0.0 };
+        worth.named.iter_mut().flatten().for_each(settle);
+        worth.several.iter_mut().flatten().for_each(settle);
+        worth
+    }
+
+    /// Adds what leftovers are worth to a class of requests: its share of the pods, times how scarce what it can use is.
+    #[expect(clippy::too_many_arguments, reason = "they are the columns of one table, used once")]
+    fn reserve(
+        &mut self,
+        class: Reserved,
+        share: f64,
+        cpu: f64,
+        left: f64,
+        accepted: &[bool],
+        remainders: &[Vec<u32>],
+        frees: &[[u32; MANY + 1]],
+    ) {
+        let k = class.devices as usize;
+        // How many of the class find room, in a number of free devices or in one remainder.
+        let in_free = |free: usize| (free / k) as f64;
+        let in_remainder = |r: usize| (r / class.size) as f64;
+        let one = class.size as f64 / 1000.0 * k as f64;
+        let own = || (0..accepted.len()).filter(|model| accepted[*model]);
+        let pods: f64 = if k > 1 {
+            own().flat_map(|m| frees[m].iter().enumerate()).map(|(free, n)| in_free(free) * f64::from(*n)).sum()
+        } else {
+            own().flat_map(|m| remainders[m].iter().enumerate()).map(|(r, n)| in_remainder(r) * f64::from(*n)).sum()
+        };
+        let weight = if k > 1 { SEVERAL } else { NAMED } * share * left / (pods * one).max(1.0);
+        let add = |usable: &mut Usable, pods: f64| {
+            let value = (weight * one * pods) as f32;
+            *usable = usable.plus(Usable { value, cpu: value * (cpu * pods) as f32 });
+        };
+        for model in own() {
+            if k > 1 {
+                self.several[model].iter_mut().enumerate().for_each(|(free, usable)| add(usable, in_free(free)));
+            } else {
+                self.named[model].iter_mut().enumerate().for_each(|(r, usable)| add(usable, in_remainder(r)));
+            }
+        }
+    }
+
+    fn filling(&self, left: u16) -> Filling {
+        self.fillings[usize::from(left).min(WHOLE)]
+    }
+
+    fn named(&self, model: u16, left: u16) -> Usable {
+        self.named.get(usize::from(model)).map_or(Usable::default(), |by| by[usize::from(left).min(WHOLE)])
+    }
+
+    /// What a node is still worth to requests for several devices, when of its free devices these are `gone`.
+    fn several(&self, rest: &Rest, gone: &[usize]) -> Usable {
+        if self.several.is_empty() || rest.free == 0 {
+            return Usable::default();
+        }
+        let of = |model: u16, free: usize| {
+            self.several.get(usize::from(model)).map_or(Usable::default(), |by| by[free.min(MANY)])
+        };
+        if rest.uniform {
+            return of(rest.models[0], usize::from(rest.free) - gone.len());
+        }
+        let mut seen: Vec<u16> = Vec::new();
+        let mut sum = Usable::default();
+        for model in &rest.models {
+            if !seen.contains(model) {
+                seen.push(*model);
+                let is_free =
+                    |d: &usize| rest.models[*d] == *model && usize::from(rest.left[*d]) == WHOLE && !gone.contains(d);
+                sum = sum.plus(of(*model, (0..rest.left.len()).filter(is_free).count()));
+            }
+        }
+        sum
+    }
+
+    fn shared(&self, value: f32, cpu: f32, memory: f32, rest: &Rest, less: (u64, u64)) -> f32 {
+        let have_cpu = rest.cpu.saturating_sub(less.0) as f32;
+        let have_memory = rest.memory.saturating_sub(less.1) as f32;
+        let by_cpu = if cpu > have_cpu { have_cpu / cpu } else { 1.0 };
+        let by_memory = if memory > have_memory { have_memory / memory } else { 1.0 };
+        value * by_cpu.min(by_memory)
+    }
+
+    /// Values what is left of a node: call it whenever that has changed.
+    pub(crate) fn value(&self, rest: &mut Rest) {
+        let (mut value, mut cpu, mut memory, mut named) = (0.0, 0.0, 0.0, Usable::default());
+        for (left, model) in rest.left.iter().zip(&rest.models) {
+            let filling = self.filling(*left);
+            value += filling.value;
+            cpu += filling.cpu;
+            memory += filling.memory;
+            named = named.plus(self.named(*model, *left));
+        }
+        (rest.value, rest.needs_cpu, rest.needs_memory, rest.named) = (value, cpu, memory, named);
+        rest.free = rest.left.iter().filter(|left| usize::from(**left) == WHOLE).count() as u16;
+        rest.several = self.several(rest, &[]);
+        rest.sum = rest.left.iter().map(|left| f32::from(*left)).sum();
+    }
+
+    /// How good it is to take so much CPU and memory of a node, and to leave so much of these devices. `preference` is the place of
+    /// the least wanted of them in the pod's list of models.
+    pub(crate) fn rate(&self, rest: &Rest, cpu: u64, memory: u64, taken: &[(usize, u16)], preference: usize) -> Rating {
+        let before = self.shared(rest.value, rest.needs_cpu, rest.needs_memory, rest, (0, 0));
+        let (mut value, mut needs_cpu, mut needs_memory) = (rest.value, rest.needs_cpu, rest.needs_memory);
+        let (mut named, mut touched, mut sum) = (rest.named, 0.0, rest.sum);
+        let mut gone = Vec::new();
+        let mut one_gone = [0usize; 1];
+        for (device, after) in taken {
+            let left = rest.left[*device];
+            let (had, has) = (self.filling(left), self.filling(*after));
+            value += has.value - had.value;
+            needs_cpu += has.cpu - had.cpu;
+            needs_memory += has.memory - had.memory;
+            touched += had.value - has.value;
+            sum -= f32::from(left.saturating_sub(*after));
+            let (could, can) = (self.named(rest.models[*device], left), self.named(rest.models[*device], *after));
+            named = Usable { value: named.value + can.value - could.value, cpu: named.cpu + can.cpu - could.cpu };
+            if usize::from(left) == WHOLE && *after < left && taken.len() > 1 {
+                gone.push(*device);
+            }
+        }
+        let gone: &[usize] = match taken {
+            [(device, after)] if usize::from(rest.left[*device]) == WHOLE && usize::from(*after) < WHOLE => {
+                one_gone[0] = *device;
+                &one_gone
+            }
+            _ => &gone,
+        };
+        let mut loss = before - self.shared(value, needs_cpu, needs_memory, rest, (cpu, memory)) + TOUCHED * touched;
+        let several = if gone.is_empty() { rest.several } else { self.several(rest, gone) };
+        let cpu_left = rest.cpu.saturating_sub(cpu);
+        loss += rest.named.with(rest.cpu) - named.with(cpu_left);
+        loss += rest.several.with(rest.cpu) - several.with(cpu_left);
+        if self.pack > 0.0 {
+            let cpu = cpu_left as f32 / LARGE.0;
+            loss += self.pack * (cpu + sum / LARGE.1) / 2.0;
+        }
+        // A part of one device goes where it fits most tightly; for whole ones there is no such thing.
+        let tight = match taken {
+            [(device, after)] if usize::from(rest.left[*device].saturating_sub(*after)) < WHOLE => rest.left[*device],
+            _ => 0,
+        };
+        Rating::of(loss, tight, rest.free, preference)
+    }
+}
+
+fn accepts(rule: &ModelRule, model: &Model) -> bool {
+    let accepts = |patterns: &[crate::ask::ModelPattern]| patterns.iter().any(|p| p.accepts(model.as_str()));
+    (rule.only.is_empty() || accepts(&rule.only)) && !accepts(&rule.avoid)
+}
+
+/// The devices of a node that count: all but those that only go with others.
+fn own(state: &NodeState) -> impl Iterator<Item = (usize, &Book)> {
+    let devices = state.node().inventory.devices.iter();
+    devices
+        .zip(state.books())
+        .enumerate()
+        .filter(|(_, (device, _))| device.kind != DeviceKind::Nic)
+        .map(|(i, (_, book))| (i, book))
+}
+
+/// What is left of a device, in thousandths: of whichever of time and memory there is less; nothing where no new work may come.
+pub(crate) fn left(book: &Book) -> u16 {
+    if book.open { crate::place::left(book) as u16 } else { 0 }
+}
+
+impl Rest {
+    /// What is left of a node, and what that is worth.
+    pub(crate) fn of(state: &NodeState, worth: &Worth) -> Rest {
+        let (total, used) = (&state.node().allocatable, state.used());
+        let devices = state.books().iter().enumerate();
+        let nic = |d: usize| state.node().inventory.devices[d].kind == DeviceKind::Nic;
+        let models: Vec<u16> = (0..state.books().len()).map(|d| state.model(d)).collect();
+        let mut rest = Rest {
+            cpu: total.cpu.saturating_sub(used.cpu),
+            memory: total.memory.saturating_sub(used.memory).0 >> 20,
+            // Places stay those of the inventory; what only goes with others has no worth of its own.
+            left: devices.map(|(d, book)| if nic(d) { 0 } else { left(book) }).collect(),
+            uniform: models.windows(2).all(|pair| pair[0] == pair[1]),
+            models,
+            ..Rest::default()
+        };
+        worth.value(&mut rest);
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests;

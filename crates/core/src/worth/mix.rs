@@ -1,0 +1,175 @@
+//! The mix of requests a cluster sees: told in advance, or learnt from the pods that come, recent ones counting more.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ask::{GpuAsk, MemoryAsk, ModelRule};
+use crate::device::DeviceKind;
+use crate::pod::Pod;
+use crate::units::Bytes;
+
+/// What one pod weighs when it comes. Counts are whole numbers, so that a recorded mix is read back exactly.
+const ONE: u64 = 1 << 16;
+/// After so many arrivals older ones count a little less.
+const FADE_EVERY: u64 = 100;
+/// What remains of a count then, of [`ONE`]: half is forgotten after about 1,400 arrivals.
+const FADE: u64 = 62_338;
+/// Most shapes that are remembered; the rarest are forgotten first.
+const MOST: usize = 2048;
+
+/// What a pod asks for, as far as it bears on what leftovers are worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Shape {
+    /// CPU in thousandths of a core.
+    pub(super) cpu: u64,
+    /// Main memory in MiB.
+    pub(super) memory: u64,
+    /// Devices; none for an ordinary pod.
+    pub(super) devices: u32,
+    /// Part of each device in thousandths, as far as it is given as a part.
+    pub(super) part: u32,
+    /// Device memory in MiB, where it is given so.
+    pub(super) device_memory: u64,
+    /// Which models will do, by place in [`Mix::rules`].
+    pub(super) rule: u32,
+}
+
+/// The mix.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Mix {
+    pub(super) rules: Vec<ModelRule>,
+    #[serde(with = "as_list")]
+    pub(super) counts: BTreeMap<Shape, u64>,
+    /// Pods that came so far.
+    arrivals: u64,
+    /// It was told in advance, and is not learnt from.
+    told: bool,
+    /// Pods that came and went lately, recent ones counting more.
+    came: u64,
+    went: u64,
+}
+
+/// JSON has only texts as names in a map.
+mod as_list {
+    use super::{BTreeMap, Shape};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(counts: &BTreeMap<Shape, u64>, out: S) -> Result<S::Ok, S::Error> {
+        counts.iter().collect::<Vec<_>>().serialize(out)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Shape, u64>, D::Error> {
+        Ok(Vec::<(Shape, u64)>::deserialize(from)?.into_iter().collect())
+    }
+}
+
+impl Mix {
+    /// The mix of these pods, to be expected from now on whatever comes.
+    pub fn told<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Mix {
+        let mut mix = Mix::default();
+        for pod in pods {
+            let shape = mix.shape(pod);
+            *mix.counts.entry(shape).or_default() += ONE;
+        }
+        mix.told = true;
+        mix
+    }
+
+    /// A pod came.
+    pub(crate) fn learn(&mut self, pod: &Pod) {
+        self.arrivals += 1;
+        self.came += ONE;
+        if self.arrivals.is_multiple_of(FADE_EVERY) {
+            // Whether a cluster fills up or turns over shows sooner than what its mix is.
+            (self.came, self.went) = (self.came * 19 / 20, self.went * 19 / 20);
+        }
+        if self.told {
+            return;
+        }
+        let shape = self.shape(pod);
+        *self.counts.entry(shape).or_default() += ONE;
+        if self.arrivals.is_multiple_of(FADE_EVERY) {
+            self.counts.values_mut().for_each(|count| *count = *count * FADE / ONE);
+            self.counts.retain(|_, count| *count > 0);
+            if self.counts.len() > MOST {
+                let mut order: Vec<u64> = self.counts.values().copied().collect();
+                order.sort_unstable_by(|a, b| b.cmp(a));
+                let least = order[MOST - 1];
+                self.counts.retain(|_, count| *count > least);
+            }
+        }
+    }
+
+    /// A pod that held something went.
+    pub(crate) fn lose(&mut self) {
+        self.went += ONE;
+    }
+
+    /// How much of what comes also goes: 0 while a cluster fills up, 1 where it stays as full as it is.
+    pub(super) fn turnover(&self) -> f32 {
+        if self.came == 0 { 0.0 } else { (1.5 * self.went as f32 / self.came as f32).min(1.0) }
+    }
+
+    /// How many pods came so far.
+    pub fn arrivals(&self) -> u64 {
+        self.arrivals
+    }
+
+    fn shape(&mut self, pod: &Pod) -> Shape {
+        let requests = &pod.spec.requests;
+        let (cpu, memory) = (requests.cpu, requests.memory.0 >> 20);
+        let Some((ask, want)) = pod.ask.as_deref().and_then(|ask| Some((ask, largest(ask)?))) else {
+            return Shape { cpu, memory, devices: 0, part: 0, device_memory: 0, rule: 0 };
+        };
+        let rule = self.rules.iter().position(|rule| *rule == ask.models).unwrap_or_else(|| {
+            self.rules.push(ask.models.clone());
+            self.rules.len() - 1
+        });
+        let (part, device_memory) = match want.memory {
+            MemoryAsk::Nothing => (0, 0),
+            MemoryAsk::Bytes(bytes) => (0, bytes.0 >> 20),
+            MemoryAsk::Part(part) => (part.0, 0),
+            MemoryAsk::NodeUnits(units) => (0, Bytes::gib(units).0 >> 20),
+        };
+        let part = if want.exclusive { 1000 } else { part.max(want.share.0).min(1000) };
+        Shape { cpu, memory, devices: want.count, part, device_memory, rule: rule as u32 }
+    }
+}
+
+/// The request of a pod that is hardest to place: most devices, then the largest part.
+fn largest(ask: &GpuAsk) -> Option<&crate::ask::DeviceAsk> {
+    let wants = ask.containers.iter().flat_map(|c| &c.wants);
+    wants.filter(|want| want.kind != DeviceKind::Nic && want.count > 0).max_by_key(|want| (want.count, want.share))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::cluster;
+
+    #[test]
+    fn what_came_long_ago_counts_less_and_is_forgotten() {
+        let snapshot = cluster("wait old share=300\nwait new share=500");
+        let pods: Vec<Pod> = snapshot.pods().map(|(_, state)| state.pod().clone()).collect();
+        let mut mix = Mix::default();
+        mix.learn(&pods[0]);
+        (0..6000).for_each(|_| mix.learn(&pods[1]));
+        let count = |mix: &Mix, part| mix.counts.iter().find(|(s, _)| s.part == part).map_or(0, |(_, c)| *c);
+        assert!(count(&mix, 300) < ONE / 2 && count(&mix, 500) > 1000 * ONE);
+        (0..90_000).for_each(|_| mix.learn(&pods[1]));
+        assert_eq!(count(&mix, 300), 0);
+    }
+
+    #[test]
+    fn a_recorded_mix_is_read_back_exactly() {
+        let snapshot =
+            cluster("wait a share=300 model=a100 cpu=3000\nwait b count=2 whole\nwait c mem=4Gi\nwait d ordinary");
+        let mut mix = Mix::default();
+        snapshot.pods().for_each(|(_, state)| mix.learn(state.pod()));
+        let text = serde_json::to_string(&mix).unwrap();
+        assert_eq!(serde_json::from_str::<Mix>(&text).unwrap(), mix);
+    }
+}
