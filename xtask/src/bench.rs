@@ -13,6 +13,8 @@ pub(crate) enum Name {
     ControlPlaneMemory,
     /// One pass of the accounting over 1,000 budgets and 10,000 running pods
     Budget,
+    /// How fast pods are placed, and how long "cannot run, because" takes; then an instruction count, where valgrind is installed
+    Placement,
 }
 
 #[derive(clap::Args)]
@@ -36,5 +38,19 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Name::ControlPlaneMemory => bench("memory"),
         Name::Budget => run::run(&mut run::command("cargo", &["bench", "-p", "divvy-budget", "--bench", "pass"])),
         Name::Hook => run::run(&mut run::command("cargo", &["bench", "-p", "divvy-hook", "--bench", "cost"])),
+        Name::Placement => placement(),
     }
+}
+
+/// The table of docs/benchmarks.md; and what callgrind counts, which is the same on every machine that runs the same instructions.
+fn placement() -> anyhow::Result<()> {
+    run::run(&mut run::command("cargo", &["bench", "-p", "divvy-sim", "--bench", "placement"]))?;
+    if !run::command("valgrind", &["--version"]).output().is_ok_and(|out| out.status.success()) {
+        println!("\nvalgrind is not installed: no instruction count");
+        return Ok(());
+    }
+    let bench = "target=$(cargo bench -p divvy-sim --bench placement --no-run --message-format=json 2>/dev/null \
+                 | grep -o '\"executable\":\"[^\"]*placement-[^\"]*\"' | tail -1 | cut -d'\"' -f4) \
+                 && valgrind --tool=callgrind --callgrind-out-file=/dev/null \"$target\" --few 2000 2>&1 | grep -E 'refs|Collected'";
+    run::run(&mut run::command("sh", &["-c", bench]))
 }
