@@ -99,7 +99,7 @@ fn an_agent_that_does_not_answer_holds_a_process_for_a_tenth_of_a_second_and_no_
         let took: f64 = said.split_whitespace().nth(1).and_then(|t| t.parse().ok()).expect("a time");
         assert!(said.starts_with("0 "), "{manner}: {said}");
         // A tenth of a second for the introduction, and room for a busy machine.
-        assert!(took < 5.0 && begun.elapsed().as_secs() < 20, "{manner}: {said}");
+        assert!(took < 20.0 && begun.elapsed().as_secs() < 60, "{manner}: {said}");
         drop(crowd);
     }
 }
