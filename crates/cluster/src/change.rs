@@ -130,7 +130,7 @@ pub struct Feed {
     pub client: Client,
     /// How pods are read.
     pub reader: PodReader,
-    /// Ask for a fresh list of pods by raising this number.
+    /// Ask for fresh lists of pods and nodes by raising this number.
     pub relist: watch::Receiver<u64>,
 }
 
@@ -157,7 +157,7 @@ pub fn watches(feed: Feed, to: mpsc::Sender<Change>) -> Vec<(&'static str, impl 
     watch!(
         "watch pods",
         Kind::Pods,
-        relist,
+        relist.clone(),
         wire::Pod,
         move |pod: wire::Pod| Some(Change::Pod(Box::new(reader.read(pod)))),
         |gone: Gone| Some(Change::PodGone(PodUid::from(gone.uid)))
@@ -165,7 +165,7 @@ pub fn watches(feed: Feed, to: mpsc::Sender<Change>) -> Vec<(&'static str, impl 
     watch!(
         "watch nodes",
         Kind::Nodes,
-        never.clone(),
+        relist,
         wire::Node,
         |node: wire::Node| {
             let (node, problem) = convert::node(node);

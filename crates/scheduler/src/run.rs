@@ -1,6 +1,6 @@
 //! The loop around [`World`]: changes in, effects out, many at once.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use divvy_api::convert::PodSeen;
@@ -99,6 +99,8 @@ struct Loop<E> {
     binders: HashMap<PodUid, oneshot::Sender<Result<(), String>>>,
     /// The list of pods that must be told before anything is decided: what the leader before us bound last is in it.
     barrier: Option<u64>,
+    /// What is being read anew because the policy changed how it is read: until then it is known as the old policy had it.
+    rereading: BTreeSet<Kind>,
     lists: u64,
     filled: Condition,
     pulse: Pulse,
@@ -129,6 +131,7 @@ impl<E: Effects> Scheduler<E> {
             leading: false,
             binders: HashMap::new(),
             barrier: None,
+            rereading: BTreeSet::new(),
             lists: 0,
             filled,
             pulse,
@@ -189,10 +192,15 @@ impl<E: Effects> Loop<E> {
         }
     }
 
+    /// Do we lead, and know everything as it is?
+    fn may_place(&self) -> bool {
+        self.leading && self.barrier.is_none() && self.rereading.is_empty() && self.world.is_complete()
+    }
+
     fn may_decide(&self) -> bool {
         // With a few turns' worth of binds waiting, more decisions would only be older when they are carried out.
         let ahead = self.urgent.len() < 2 * self.parts.options.at_once;
-        self.leading && self.barrier.is_none() && self.world.is_complete() && ahead
+        self.may_place() && ahead
     }
 
     fn stand(&mut self, standing: &Standing) {
@@ -225,10 +233,16 @@ impl<E: Effects> Loop<E> {
                 }
                 _ => {}
             }
+            if let Change::Complete(kind, number) = &change
+                && *number >= self.lists
+            {
+                self.rereading.remove(kind);
+            }
             self.world.apply(change, at);
         }
         if self.world.take_relist() {
             self.lists += 1;
+            self.rereading = BTreeSet::from([Kind::Pods, Kind::Nodes]);
             let _ = self.parts.relist.send(self.lists);
         }
         self.filled.set(self.world.is_complete());
@@ -285,7 +299,7 @@ impl<E: Effects> Loop<E> {
         reply: oneshot::Sender<Result<(), String>>,
         at: Time,
     ) {
-        let ready = self.leading && self.barrier.is_none() && self.world.is_complete();
+        let ready = self.may_place();
         let begun = if ready {
             let uid = if uid.as_str().is_empty() { self.world.find(key).unwrap_or(uid) } else { uid };
             self.world.bind_for(&uid, &NodeName::from(node), at).map(|()| uid)

@@ -30,7 +30,8 @@ static GROUND: LazyLock<Mutex<Ground>> = LazyLock::new(|| {
         .iter()
         .map(|(name, inventory)| {
             let annotations = json!({(keys::INVENTORY): serde_json::to_string(inventory).unwrap()});
-            simulated_node(name, &annotations, &json!({(keys::SIMULATED): "true"}), &json!({(keys::SLOT): "256"}))
+            let amounts = json!({"cpu": "192", "memory": "2Ti", (keys::SLOT): "256"});
+            simulated_node(name, &annotations, &json!({(keys::SIMULATED): "true"}), &amounts)
         })
         .collect();
     ground.cluster.simulate_nodes(&nodes).unwrap();
