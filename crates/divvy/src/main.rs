@@ -9,6 +9,7 @@ mod dashboard;
 mod demo;
 mod flags;
 mod scheduler;
+mod sim;
 mod simnode;
 mod webhook;
 
@@ -35,6 +36,8 @@ enum Command {
     Budget(budget::Args),
     /// Print the custom resource definitions
     Crds,
+    /// Replay the public trace, or your own CSV files, under any policy: no cluster needed
+    Sim(sim::Args),
     /// Simulated GPU nodes on any API server, for trials and benchmarks
     Simnode(simnode::Args),
 }
@@ -49,6 +52,7 @@ fn main() -> std::process::ExitCode {
         Command::Demo(args) => flags::block_on(demo::run(args)),
         Command::Budget(args) => flags::block_on(budget::run(args)),
         Command::Crds => crds::print(),
+        Command::Sim(args) => sim::run(args),
         Command::Simnode(args) => flags::block_on(simnode::run(args)),
     };
     match outcome {
