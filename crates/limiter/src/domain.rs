@@ -330,10 +330,10 @@ impl Domain {
         for tenant in self.tenants.iter_mut().filter(|t| !t.gone) {
             let mut fresh = 0u64;
             for &lane in &tenant.lanes {
-                fresh = fresh.saturating_add(core::mem::take(&mut self.lanes[lane].account.fresh));
+                fresh = fresh.max(core::mem::take(&mut self.lanes[lane].account.fresh));
             }
-            // Held together, charged together: the mean over its cards.
-            let fresh = fresh / (tenant.lanes.len().max(1) as u64);
+            // Held together, charged together, for the busiest of its cards: a limit holds on each of them, also for a tenant that
+            // leaves the others idle.
             // Waiting hurts a program that is itself held up by it, and not one that goes on submitting.
             let held_up = tenant.bucket.allows()
                 && tenant

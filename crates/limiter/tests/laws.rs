@@ -240,6 +240,29 @@ fn a_gang_opens_and_closes_all_its_cards_together_and_gets_its_turn() {
 }
 
 #[test]
+fn a_limit_holds_on_the_one_card_that_a_tenant_of_two_uses() {
+    let mut domain = Domain::new(2, Tuning::default());
+    domain.add(Shares { request: 300, limit: 300 }, &[0, 1]);
+    let mut seen = [Seen { queued: 2, filling: 0, streams: 1, completed: 0, submitted: 2 }, Seen::default()];
+    let (mut open, mut since) = (true, 0u64);
+    for k in 1..=100_000u64 {
+        if open || since > 0 {
+            since += 25;
+        }
+        if since >= 200 {
+            since = 0;
+            seen[0].completed += 1;
+            seen[0].submitted += 1;
+        }
+        domain.step(k * 25 * US, &seen);
+        open = domain.directives().next().is_some_and(|d| d.open);
+    }
+    // 2.5 s hold 12500 units of 200 us.
+    let done = seen[0].completed;
+    assert!(done.abs_diff(3750) <= 250, "within two points: {done} of 12500 units for three tenths");
+}
+
+#[test]
 fn a_neighbour_that_stopped_in_the_middle_of_a_chunk_does_not_hold_the_card() {
     let mut domain = Domain::new(1, Tuning::default());
     for _ in 0..2 {
