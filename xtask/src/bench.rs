@@ -15,6 +15,8 @@ pub(crate) enum Name {
     Budget,
     /// How fast pods are placed, and how long "cannot run, because" takes; then an instruction count, where valgrind is installed
     Placement,
+    /// What the agent costs a node, and how fast it answers the kubelet
+    Agent,
 }
 
 #[derive(clap::Args)]
@@ -39,6 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Name::Budget => run::run(&mut run::command("cargo", &["bench", "-p", "divvy-budget", "--bench", "pass"])),
         Name::Hook => run::run(&mut run::command("cargo", &["bench", "-p", "divvy-hook", "--bench", "cost"])),
         Name::Placement => placement(),
+        Name::Agent => run::run(&mut run::command("cargo", &["bench", "-p", "divvy-agent", "--bench", "node"])),
     }
 }
 

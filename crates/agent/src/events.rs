@@ -59,15 +59,12 @@ impl Events {
 
     /// A warning about a pod.
     pub fn warn_pod(&self, pod: &PodView, reason: &str, note: &str) {
-        let about = ObjectReference {
-            api_version: Some("v1".into()),
-            kind: Some("Pod".into()),
-            name: Some(pod.pod.name.to_string()),
-            namespace: Some(pod.pod.namespace.to_string()),
-            uid: Some(pod.uid.to_string()),
-            ..ObjectReference::default()
-        };
-        self.send(about, EventType::Warning, reason, "Start", note.to_owned());
+        self.send(reference(pod), EventType::Warning, reason, "Start", note.to_owned());
+    }
+
+    /// Something about a pod that is no warning.
+    pub fn tell_pod(&self, pod: &PodView, reason: &str, note: &str) {
+        self.send(reference(pod), EventType::Normal, reason, "Resize", note.to_owned());
     }
 
     /// A pod's grant was refused.
@@ -79,6 +76,17 @@ impl Events {
     pub fn node(&self, warning: bool, reason: &str, note: &str) {
         let type_ = if warning { EventType::Warning } else { EventType::Normal };
         self.send((*self.node).clone(), type_, reason, "Watch", note.to_owned());
+    }
+}
+
+fn reference(pod: &PodView) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".into()),
+        kind: Some("Pod".into()),
+        name: Some(pod.pod.name.to_string()),
+        namespace: Some(pod.pod.namespace.to_string()),
+        uid: Some(pod.uid.to_string()),
+        ..ObjectReference::default()
     }
 }
 

@@ -1,52 +1,112 @@
 //! Looks at the devices again and again: which are here, how they are, and who uses them without a grant.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use divvy_core::device::Device;
+use divvy_core::device::{Device, DeviceKind};
 use divvy_core::id::DeviceId;
 use divvy_core::units::Bytes;
 use divvy_service::Stop;
 use tokio::sync::watch;
 
 use crate::cgroup;
-use crate::device::{Usage, links};
+use crate::device::{Sign, Usage, links};
+use crate::health::{Health, Policy};
 use crate::node::{Node, mark};
 use crate::publish::NodeView;
+use crate::ward::Ward;
 
 /// What one look saw.
 struct Look {
     devices: Vec<Vec<Device>>,
     driver: String,
     usage: Vec<Usage>,
+    signs: Vec<Sign>,
 }
 
-/// Looks every `every`, and at once when the node object changed.
-pub async fn run(
-    node: Arc<Node>,
-    every: Duration,
-    sys: PathBuf,
-    mut view: watch::Receiver<Option<NodeView>>,
-    stop: Stop,
-) -> anyhow::Result<()> {
-    loop {
-        let (looking, sys) = (node.clone(), sys.clone());
-        let look = tokio::task::spawn_blocking(move || look(&looking, &sys)).await?;
-        let cordoned = view.borrow_and_update().as_ref().map(|v| v.cordoned.clone()).unwrap_or_default();
-        take(&node, look, &cordoned);
-        tokio::select! {
-            () = tokio::time::sleep(every) => {}
-            Ok(()) = view.changed() => {}
-            () = stop.requested() => return Ok(()),
+/// What looking needs to know, and whom to tell.
+pub struct Explorer {
+    /// The node.
+    pub node: Arc<Node>,
+    /// What errors mean.
+    pub policy: Policy,
+    /// Where sysfs is.
+    pub sys: PathBuf,
+    /// Where what is known about sick devices outlives this process.
+    pub notes: PathBuf,
+    /// Who hears of turns.
+    pub ward: Ward,
+    /// Who uses the devices, for metrics.
+    pub usage: watch::Sender<Vec<Usage>>,
+    /// Who else offers cards on this node.
+    pub owners: watch::Receiver<Option<String>>,
+}
+
+impl Explorer {
+    /// Looks every `every`, and at once when the node object changed.
+    pub async fn run(
+        self,
+        every: Duration,
+        mut view: watch::Receiver<Option<NodeView>>,
+        stop: Stop,
+    ) -> anyhow::Result<()> {
+        let mut health = read_notes(&self.notes);
+        let mut last: Vec<Vec<Device>> = Vec::new();
+        let mut owners = self.owners.clone();
+        loop {
+            let (node, sys, before) = (self.node.clone(), self.sys.clone(), std::mem::take(&mut last));
+            let look = tokio::task::spawn_blocking(move || look(&node, &sys, before)).await?;
+            last.clone_from(&look.devices);
+            let known = health.clone();
+            let turns = health.see(&look.signs, &self.policy);
+            if health != known {
+                write_notes(&self.notes, &health);
+            }
+            let cordoned = view.borrow_and_update().as_ref().map(|v| v.cordoned.clone()).unwrap_or_default();
+            let owner = owners.borrow_and_update().clone();
+            self.take(look, &health, &cordoned, owner.as_deref());
+            self.ward.tell(&self.node, &turns, &health, &self.policy);
+            tokio::select! {
+                () = tokio::time::sleep(every) => {}
+                Ok(()) = view.changed() => {}
+                Ok(()) = owners.changed() => {}
+                () = stop.requested() => return Ok(()),
+            }
         }
+    }
+
+    fn take(&self, mut look: Look, health: &Health, cordoned: &BTreeSet<DeviceId>, owner: Option<&str>) {
+        let mut unhealthy = health.unhealthy();
+        if let Some(owner) = owner {
+            let cards = look.devices.iter().flatten().filter(|d| d.kind == DeviceKind::Gpu);
+            unhealthy.extend(cards.map(|d| (d.id.clone(), owner.to_owned())));
+        }
+        for devices in &mut look.devices {
+            mark(devices, &unhealthy, cordoned);
+        }
+        self.node.set_devices(look.devices, look.driver);
+        self.node.set_foreign(foreign(&look.usage, |pid| is_ours(&self.node, pid)));
+        self.usage.send_replace(look.usage);
     }
 }
 
-fn look(node: &Node, sys: &std::path::Path) -> Look {
-    let mut look = Look { devices: Vec::new(), driver: String::new(), usage: Vec::new() };
-    for provider in &node.providers {
+fn read_notes(path: &Path) -> Health {
+    std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+fn write_notes(path: &Path, health: &Health) {
+    let written = serde_json::to_vec(health).map_err(std::io::Error::from).and_then(|text| std::fs::write(path, text));
+    if let Err(error) = written {
+        tracing::warn!(%error, "cannot write down which devices are sick");
+    }
+}
+
+/// One look; a provider that cannot answer leaves its devices as they were.
+fn look(node: &Node, sys: &Path, before: Vec<Vec<Device>>) -> Look {
+    let mut look = Look { devices: Vec::new(), driver: String::new(), usage: Vec::new(), signs: Vec::new() };
+    for (at, provider) in node.providers.iter().enumerate() {
         match provider.discover() {
             Ok(found) => {
                 if look.driver.is_empty() {
@@ -56,8 +116,12 @@ fn look(node: &Node, sys: &std::path::Path) -> Look {
             }
             Err(trouble) => {
                 tracing::warn!(%trouble, "cannot look at devices");
-                look.devices.push(Vec::new());
+                look.devices.push(before.get(at).cloned().unwrap_or_default());
             }
+        }
+        match provider.signs() {
+            Ok(signs) => look.signs.extend(signs),
+            Err(trouble) => tracing::warn!(%trouble, "cannot see how devices are"),
         }
         match provider.usage() {
             Ok(usage) => look.usage.extend(usage),
@@ -75,15 +139,6 @@ fn look(node: &Node, sys: &std::path::Path) -> Look {
         }
     }
     look
-}
-
-fn take(node: &Node, mut look: Look, cordoned: &BTreeSet<DeviceId>) {
-    let unhealthy = BTreeMap::new();
-    for devices in &mut look.devices {
-        mark(devices, &unhealthy, cordoned);
-    }
-    node.set_devices(look.devices, look.driver);
-    node.set_foreign(foreign(&look.usage, |pid| is_ours(node, pid)));
 }
 
 /// Memory of processes that no grant covers.

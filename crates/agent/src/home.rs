@@ -113,6 +113,12 @@ impl Home {
         Ok(pages)
     }
 
+    /// Changes what the pages of a container say, where it has some.
+    pub fn change(&self, uid: &PodUid, name: &ContainerName, config: &ContainerConfig) -> io::Result<()> {
+        let dir = self.container(uid, name)?;
+        if dir.join(place::GATE).exists() { GateWriter::open(&dir)?.set_config(config) } else { Ok(()) }
+    }
+
     /// Was the container given its devices?
     pub fn is_prepared(&self, uid: &PodUid, name: &ContainerName) -> bool {
         self.container(uid, name).is_ok_and(|dir| dir.join("slots").exists())

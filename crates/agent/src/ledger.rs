@@ -251,6 +251,16 @@ impl Ledger {
         released
     }
 
+    /// The pods that [`Ledger::settle`] would release.
+    pub fn leaving(
+        &self,
+        bound: &BTreeSet<PodUid>,
+        running: &BTreeMap<PodUid, BTreeSet<ContainerName>>,
+    ) -> BTreeSet<PodUid> {
+        let is_leaving = |uid: &&PodUid| !bound.contains(*uid) && running.get(*uid).is_none_or(BTreeSet::is_empty);
+        self.holders.keys().filter(is_leaving).cloned().collect()
+    }
+
     fn names_on(&self, device: &DeviceId, except: &PodUid, foreign: Bytes) -> String {
         let mut names: Vec<String> = self
             .holders

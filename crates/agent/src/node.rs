@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use divvy_core::device::{Device, Health, Isolation};
-use divvy_core::grant::Slice;
+use divvy_core::grant::{Grant, Slice};
 use divvy_core::id::{ContainerName, DeviceId, PodUid};
 use divvy_core::units::Bytes;
 use tokio::sync::watch;
@@ -196,17 +196,17 @@ impl Node {
         let pod =
             self.pods.wait(PATIENCE, |pods| pods.get(uid)).await.ok_or_else(|| No::UnknownPod(uid.to_string()))?;
         let name = format!("{}/{container}", pod.pod);
-        let grant = match &pod.grant {
+        let grant = match pod.wanted() {
             None => return Err(No::NoGrant(name)),
             Some(Err(why)) => return Err(No::BadGrant(name, why.clone())),
-            Some(Ok(grant)) => grant,
+            Some(Ok(grant)) => self.in_force(&pod, grant),
         };
         let Some(part) = grant.containers.iter().find(|c| c.name == *container) else { return Err(No::NoGrant(name)) };
         if !slots.is_empty() && slots.len() != part.slices.len() {
             let why = format!("has {} devices for {} slots", part.slices.len(), slots.len());
             return Err(No::BadGrant(name, why));
         }
-        self.admit(&pod, grant).map_err(|refusal| No::Refused(name.clone(), refusal))?;
+        self.admit(&pod, &grant).map_err(|refusal| No::Refused(name.clone(), refusal))?;
         let slices = part.slices.clone();
         let (node, uid, container, slots) = (self.clone(), uid.clone(), container.clone(), slots.to_vec());
         let made = tokio::task::spawn_blocking(move || node.dress(&pod, &uid, &container, &slices, &slots));
@@ -217,7 +217,34 @@ impl Node {
         made
     }
 
-    fn admit(&self, pod: &PodView, grant: &divvy_core::grant::Grant) -> Result<(), Refusal> {
+    /// What counts for a pod that starts: what it holds already, for changes of that are judged apart ([`crate::resize`]).
+    fn in_force(&self, pod: &PodView, wanted: &Grant) -> Grant {
+        let state = self.state();
+        let held = state.ledger.holders().get(&pod.uid).filter(|holder| holder.left_behind.is_none());
+        held.map_or_else(|| wanted.clone(), |holder| holder.grant.clone())
+    }
+
+    /// Changes what a pod holds, in the ledger and in the pages of its containers, or says why not.
+    pub fn resize(&self, pod: &PodView, grant: &Grant) -> Result<(), Refusal> {
+        let mut state = self.state();
+        let State { devices, foreign, ledger, .. } = &mut *state;
+        ledger.admit(&pod.uid, &pod.pod, grant, devices, foreign)?;
+        let (devices, holder) = (devices.clone(), ledger.holders().get(&pod.uid).cloned());
+        drop(state);
+        if let Some(Err(e)) = holder.map(|holder| self.home.remember(&pod.uid, &holder)) {
+            tracing::error!(pod = %pod.pod, error = %e, "cannot write down what a pod holds");
+        }
+        for container in &grant.containers {
+            let config = home::config(format!("{}/{}", pod.pod, container.name), &container.slices, &devices);
+            if let Err(e) = self.home.change(&pod.uid, &container.name, &config) {
+                tracing::error!(pod = %pod.pod, container = %container.name, error = %e, "cannot change a container's pages");
+            }
+        }
+        self.note_change();
+        Ok(())
+    }
+
+    fn admit(&self, pod: &PodView, grant: &Grant) -> Result<(), Refusal> {
         let mut state = self.state();
         let State { devices, foreign, ledger, refused, .. } = &mut *state;
         let before = ledger.holders().get(&pod.uid).cloned();
@@ -293,7 +320,8 @@ impl Node {
 
     /// What users of the pod's dialect are to find.
     fn emulation(&self, pod: &PodView, devices: Vec<Device>) -> Emulation {
-        let Some(Ok(grant)) = &pod.grant else { return Emulation::default() };
+        let Some(Ok(wanted)) = pod.wanted() else { return Emulation::default() };
+        let grant = &self.in_force(pod, wanted);
         let (refused, foreign) = (BTreeMap::new(), BTreeMap::new());
         let facts = Facts {
             devices: &devices,
@@ -348,6 +376,11 @@ impl Node {
         if changed {
             self.note_change();
         }
+    }
+
+    /// The pods that hold nothing any more, by what the API server and the runtime say now.
+    pub fn leaving(&self, running: &Running) -> BTreeSet<PodUid> {
+        self.pods.bound().map(|bound| self.state().ledger.leaving(&bound, running)).unwrap_or_default()
     }
 
     fn sweep_pod(&self, uid: &PodUid) {
@@ -407,18 +440,18 @@ fn adopt_strangers(ledger: &mut Ledger, pods: &Pods, running: &Running) -> Vec<P
         .into_iter()
         .filter(|pod| !ledger.holders().contains_key(&pod.uid))
         .filter(|pod| {
-            let Some(Ok(grant)) = &pod.grant else { return false };
+            let Some(Ok(grant)) = pod.wanted() else { return false };
             let running = running.get(&pod.uid);
             running.is_some_and(|names| grant.containers.iter().any(|c| names.contains(&c.name)))
         })
         .collect();
-    let decided = |pod: &PodView| match &pod.grant {
+    let decided = |pod: &PodView| match pod.wanted() {
         Some(Ok(grant)) => grant.at,
         _ => u64::MAX,
     };
     strangers.sort_by_key(|pod| decided(pod));
     for pod in &strangers {
-        if let Some(Ok(grant)) = &pod.grant {
+        if let Some(Ok(grant)) = pod.wanted() {
             ledger.adopt(&pod.uid, &pod.pod, grant);
         }
     }

@@ -27,16 +27,29 @@ pub struct PodView {
     pub uid: PodUid,
     /// It ran to its end (Succeeded or Failed).
     pub ended: bool,
+    /// It runs.
+    pub running: bool,
     /// Its containers, init containers first.
     pub members: Vec<Member>,
-    /// What it was granted; `Err` says what is wrong with the annotation.
+    /// What it was granted first; `Err` says what is wrong with the annotation.
     pub grant: Option<Result<Grant, String>>,
+    /// What it is to have instead.
+    pub change: Option<Change>,
     /// What it asked for, where the annotation can be read.
     pub ask: Option<GpuAsk>,
     /// What its status says of containers that have run. Late: the runtime knows first.
     pub seen: Seen,
     /// The pod as it was written (metadata and spec), for a pod with a grant; null for others.
     pub manifest: Arc<Value>,
+}
+
+/// A later change of a grant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// As it was written.
+    pub text: String,
+    /// As it was read.
+    pub grant: Result<Grant, String>,
 }
 
 impl PodView {
@@ -54,17 +67,33 @@ impl PodView {
             pod: PodKey::new(meta.namespace.as_deref()?, meta.name.as_deref()?),
             uid: meta.uid.as_deref()?.into(),
             ended: matches!(status.and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed")),
+            running: status.and_then(|s| s.phase.as_deref()) == Some("Running"),
             members: early.chain(main).collect(),
-            grant: read(keys::GRANT).map(|text| effective_grant(text, read(keys::GRANT_OVERRIDE))),
+            grant: read(keys::GRANT).map(parse_grant),
+            change: read(keys::GRANT_OVERRIDE).map(|text| Change { text: text.to_owned(), grant: parse_grant(text) }),
             ask: read(keys::ASK).and_then(|text| serde_json::from_str(text).ok()),
             seen: seen(pod),
             manifest: Arc::new(if annotations.contains_key(keys::GRANT) { manifest(pod) } else { Value::Null }),
         })
     }
 
+    /// What it is to have: the last change of its grant that can be read, or the grant itself.
+    pub fn wanted(&self) -> Option<&Result<Grant, String>> {
+        match &self.change {
+            // A change nobody can read must not take away what was granted.
+            Some(Change { grant: Ok(_), .. }) if self.grant.is_some() => self.change.as_ref().map(|c| &c.grant),
+            _ => self.grant.as_ref(),
+        }
+    }
+
     /// An annotation of a pod with a grant.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.manifest.get("metadata")?.get("annotations")?.get(key)?.as_str()
+    }
+
+    /// A label of a pod with a grant.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.manifest.get("metadata")?.get("labels")?.get(key)?.as_str()
     }
 }
 
@@ -101,20 +130,7 @@ fn seen(pod: &Pod) -> Seen {
     }
 }
 
-/// The grant with its later change laid over it: containers that the change names are replaced.
-pub fn effective_grant(text: &str, change: Option<&str>) -> Result<Grant, String> {
-    let mut grant = parse_grant(text)?;
-    let Some(change) = change else { return Ok(grant) };
-    // A change nobody can read must not take away what was granted.
-    let Ok(change) = parse_grant(change) else { return Ok(grant) };
-    for container in &mut grant.containers {
-        if let Some(new) = change.containers.iter().find(|c| c.name == container.name) {
-            container.slices.clone_from(&new.slices);
-        }
-    }
-    Ok(grant)
-}
-
+/// Reads a grant, and says what is wrong with it.
 fn parse_grant(text: &str) -> Result<Grant, String> {
     let grant: Grant = serde_json::from_str(text).map_err(|e| format!("cannot be read: {e}"))?;
     if grant.v > Grant::VERSION {
@@ -293,16 +309,19 @@ mod tests {
     }
 
     #[test]
-    fn a_later_change_replaces_the_slices_it_names() {
+    fn a_later_change_that_can_be_read_takes_the_grants_place() {
         let grant = |memory: u64| {
             format!(
                 r#"{{"v":1,"at":0,"policy":"","containers":[{{"name":"c","slices":[
                 {{"device":"G","memory":{memory},"memoryLimit":9,"share":0,"shareLimit":0,"isolation":"intercept"}}]}}]}}"#
             )
         };
-        let now = effective_grant(&grant(1), Some(&grant(5))).unwrap();
-        assert_eq!(now.containers[0].slices[0].memory.0, 5);
-        let kept = effective_grant(&grant(1), Some("nonsense")).unwrap();
-        assert_eq!(kept.containers[0].slices[0].memory.0, 1);
+        let wanted = |change: &str| {
+            let view = pod(json!({keys::GRANT: grant(1), keys::GRANT_OVERRIDE: change}));
+            view.wanted().unwrap().clone().unwrap().containers[0].slices[0].memory.0
+        };
+        assert_eq!(wanted(&grant(5)), 5);
+        assert_eq!(wanted("nonsense"), 1);
+        assert_eq!(pod(json!({keys::GRANT_OVERRIDE: grant(5)})).wanted(), None, "a change of nothing is nothing");
     }
 }

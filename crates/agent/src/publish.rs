@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use divvy_core::budget::Cut;
 use divvy_core::device::Inventory;
 use divvy_core::id::DeviceId;
 use divvy_core::keys;
@@ -19,6 +20,7 @@ use tokio::sync::watch;
 
 use crate::inventory::Facts;
 use crate::node::Node;
+use crate::ops::Reach;
 
 /// Several changes at once become one write.
 const GATHER: Duration = Duration::from_millis(100);
@@ -30,6 +32,12 @@ const RETRY: Duration = Duration::from_secs(2);
 pub struct NodeView {
     /// Devices taken out of service by a person.
     pub cordoned: BTreeSet<DeviceId>,
+    /// How far the journal has been stored elsewhere.
+    pub cut: Option<Cut>,
+    /// The node's address in the cluster.
+    pub address: Option<String>,
+    /// Where the agent is said to answer.
+    pub agent: Option<String>,
     /// The inventory annotation as it stands.
     pub inventory: Option<String>,
     /// Capacities as they stand.
@@ -46,8 +54,12 @@ impl NodeView {
             .flat_map(|list| list.split(',').map(str::trim).filter(|id| !id.is_empty()).map(DeviceId::from))
             .collect();
         let capacity = node.status.as_ref().and_then(|s| s.capacity.as_ref());
+        let addresses = node.status.iter().map(|s| s.addresses.iter().flatten());
         NodeView {
             cordoned,
+            cut: read(keys::JOURNAL_CUT).and_then(|text| serde_json::from_str(text).ok()),
+            address: addresses.flatten().find(|a| a.type_ == "InternalIP").map(|a| a.address.clone()),
+            agent: read(keys::AGENT).cloned(),
             inventory: read(keys::INVENTORY).cloned(),
             capacity: capacity.into_iter().flatten().map(|(k, v)| (k.clone(), v.0.clone())).collect(),
         }
@@ -88,13 +100,14 @@ pub async fn publish(
     client: Client,
     name: String,
     node: Arc<Node>,
+    reach: Reach,
     mut view: watch::Receiver<Option<NodeView>>,
     stop: Stop,
 ) -> anyhow::Result<()> {
     let api: Api<NodeObject> = Api::all(client);
     let mut changes = node.changes();
     loop {
-        let wait = match write_once(&api, &name, &node, &view).await {
+        let wait = match write_once(&api, &name, &node, &reach, &view).await {
             Ok(()) => None,
             Err(error) => {
                 tracing::warn!(%error, "cannot write this node's inventory; trying again");
@@ -124,9 +137,15 @@ async fn write_once(
     api: &Api<NodeObject>,
     name: &str,
     node: &Node,
+    reach: &Reach,
     view: &watch::Receiver<Option<NodeView>>,
 ) -> Result<(), kube::Error> {
     let Some(stands) = view.borrow().clone() else { return Ok(()) };
+    let address = reach.address(stands.address.as_deref());
+    if let Some(agent) = address.filter(|address| stands.agent.as_ref() != Some(address)) {
+        let patch = json!({"metadata": {"annotations": {keys::AGENT: agent}}});
+        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    }
     if !node.is_explored() {
         return Ok(());
     }

@@ -1,33 +1,42 @@
 //! `divvy-agent run`: everything the agent does, as supervised tasks.
 
-use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use divvy_core::device::MemoryUnit;
-use divvy_service::{Stop, Tasks};
+use divvy_service::{Health, Stop, Tasks};
 use kube::Client;
 use tokio::sync::watch;
 
 use crate::arbiter::audit;
 use crate::device::{self, Settings};
 use crate::events::Events;
-use crate::explore;
+use crate::evict::Evictions;
+use crate::explore::Explorer;
+use crate::health::Policy;
 use crate::hold::Hold;
 use crate::home::Home;
 use crate::inventory::{Advertise, Style};
+use crate::journal::Journal;
 use crate::kubelet::Kubelet;
 use crate::library::Shelf;
+use crate::metrics::Scrape;
 use crate::node::Node;
+use crate::ops::{self, Reach};
+use crate::owners;
 use crate::patches::Patches;
 use crate::plugin::slots::Slots;
 use crate::plugin::{Carrier, Plugin, serve};
 use crate::pods::Pods;
-use crate::publish;
+use crate::publish::{self, NodeView};
+use crate::resize::Resize;
 use crate::runtime::Runtime;
+use crate::settle::{Settle, now};
 use crate::shim::desk::{self, Babble};
+use crate::ward::Ward;
 
 /// How the agent runs.
 #[derive(Clone, Debug, clap::Args)]
@@ -71,12 +80,27 @@ pub struct Args {
     /// The unit of aliyun.com/gpu-mem on this node (GiB or MiB)
     #[arg(long, env = "DIVVY_MEMORY_UNIT", default_value = "GiB", value_parser = memory_unit)]
     pub memory_unit: MemoryUnit,
+    /// What device errors mean and what is done about failed devices (docs/health.md)
+    #[arg(long, env = "DIVVY_HEALTH", value_name = "FILE.yaml")]
+    pub health: Option<PathBuf>,
     /// Seconds between two looks at the devices
     #[arg(long, env = "DIVVY_LOOK", default_value_t = 5)]
     pub look: u64,
     /// What is done about a process that uses a card and goes around the library
     #[arg(long, env = "DIVVY_BYPASS", value_enum, default_value = "report")]
     pub bypass: audit::watch::Policy,
+    /// Where to answer probes, /metrics and /journal
+    #[arg(long, env = "DIVVY_LISTEN", default_value = "0.0.0.0:9411")]
+    pub listen: SocketAddr,
+    /// The address of this host, by which others reach that port; by default the node object's internal one
+    #[arg(long, env = "HOST_IP")]
+    pub host: Option<String>,
+    /// Show metrics also under the names of the emulated systems
+    #[arg(long, env = "DIVVY_EMULATE_METRICS", default_value_t = false, action = clap::ArgAction::Set)]
+    pub emulate_metrics: bool,
+    /// The most bytes the usage journal takes before it is thinned
+    #[arg(long, env = "DIVVY_JOURNAL_BYTES", default_value_t = 32 << 20)]
+    pub journal_bytes: u64,
     /// The devices
     #[command(flatten)]
     pub devices: Settings,
@@ -125,6 +149,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         slots: slots.clone(),
         carrier: args.carrier,
     };
+    let listener = divvy_service::http::bind(args.listen)?;
+    let journal = Journal::open(&args.state.join("journal"), args.node.as_str().into(), args.journal_bytes, now());
+    let journal = Arc::new(journal.with_context(|| format!("cannot keep a journal in {}", args.state.display()))?);
     let (view, _) = watch::channel(None);
     let sys = args.devices.on_host("/sys".as_ref());
 
@@ -134,20 +161,51 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         pods.clone().follow(client.clone(), args.node.clone(), stop()),
         publish::follow(client.clone(), args.node.clone(), view.clone(), stop()),
     );
-    let publish = publish::publish(client.clone(), args.node.clone(), node.clone(), view.subscribe(), stop());
+    let reached = Reach { listens: listener.local_addr()?, host: args.host.clone() };
+    let publish = publish::publish(client.clone(), args.node.clone(), node.clone(), reached, view.subscribe(), stop());
     let look = Duration::from_secs(args.look.max(1));
-    let explore = explore::run(node.clone(), look, sys, view.subscribe(), stop());
+    let (owners, known_owners) = watch::channel(None);
+    let (usage, known_usage) = watch::channel(Vec::new());
+    let (evictions, to_evict) = Evictions::new();
+    let explorer = Explorer {
+        node: node.clone(),
+        policy: args.health.as_deref().map(Policy::read).transpose()?.unwrap_or_default(),
+        sys,
+        notes: args.run.join("health.json"),
+        ward: Ward { events: events.clone(), patches: patches.clone(), evictions },
+        usage,
+        owners: known_owners,
+    };
+    let explore = explorer.run(look, view.subscribe(), stop());
+    let owners = owners::watch(client.clone(), args.node.clone(), kubelet.clone(), events.clone(), owners, stop());
     let hold = Hold::start(node.home().clone(), runtime.clone(), args.keeper, |(container, pid, event)| {
         tracing::warn!(container = %container.display(), pid, ?event, "a container reports");
     });
     let hold = Arc::new(hold.with_context(|| format!("cannot listen in {}", args.run.display()))?);
     let identify = crate::hold::identify(node.home().clone(), runtime.clone());
     let audit = audit::watch::run(node.clone(), identify, events.clone(), args.bypass, stop());
-    let settle = settle(node.clone(), hold, runtime, kubelet, slots, stop());
     let babble = Babble::default();
+    let scrape = Scrape {
+        node: node.clone(),
+        accounts: hold.accounts(),
+        usage: known_usage,
+        journal: journal.clone(),
+        babble: babble.clone(),
+        emulate: args.emulate_metrics,
+    };
+    let health = Health::new();
+    let ready = health.condition("devices looked at");
+    let tell = divvy_service::http::serve(listener, ops::routes(health, scrape, journal.clone()), None, stop());
+    let resize =
+        Resize { node: node.clone(), accounts: hold.accounts(), events: events.clone(), patches: patches.clone() };
+    let resize = resize.run(stop());
+    let cut = acknowledge(journal.clone(), view.subscribe(), stop());
+    let settle = Settle { node: node.clone(), hold, journal, runtime, kubelet, slots, ready };
+    let settle = settle.run(stop());
     let desk = desk::serve(args.run.join("desk.sock"), node.clone(), events.clone(), babble, stop());
     let (serve, send) = (serve::run(plugin, args.plugins.clone(), stop()), queue.send(client.clone(), stop()));
-    let patch = orders.send(client, stop());
+    let patch = orders.send(client.clone(), stop());
+    let evict = to_evict.work(client, stop());
     tasks.add("pods", follow_pods);
     tasks.add("node object", follow_node);
     tasks.add("inventory", publish);
@@ -158,58 +216,31 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tasks.add("events", send);
     tasks.add("desk", desk);
     tasks.add("patches", patch);
+    tasks.add("owners", owners);
+    tasks.add("evictions", evict);
+    tasks.add("resize", resize);
+    tasks.add("port", tell);
+    tasks.add("journal", cut);
     tasks.run().await
 }
 
-/// Keeps the ledger in line with the API server and the runtime, and the slots with the ledger.
-async fn settle(
-    node: Arc<Node>,
-    hold: Arc<Hold>,
-    runtime: Runtime,
-    kubelet: Kubelet,
-    slots: Slots,
+/// Cuts the journal as far as it has been stored elsewhere.
+async fn acknowledge(
+    journal: Arc<Journal>,
+    mut view: watch::Receiver<Option<NodeView>>,
     stop: Stop,
 ) -> anyhow::Result<()> {
-    let mut pods = node.pods.changes();
-    let mut devices = node.changes();
     loop {
-        let running = match runtime.running().await {
-            Ok(running) => Some(running),
-            // What cannot be seen is not given back.
-            Err(error) => {
-                tracing::warn!(%error, "the container runtime does not answer");
-                None
+        let cut = view.borrow_and_update().as_ref().and_then(|v| v.cut);
+        if let Some(cut) = cut {
+            let journal = journal.clone();
+            if let Err(error) = tokio::task::spawn_blocking(move || journal.acknowledge(cut)).await? {
+                tracing::error!(%error, "cannot cut the journal");
             }
-        };
-        let (settled, held) = (node.clone(), hold.clone());
-        tokio::task::spawn_blocking(move || {
-            if let Some(running) = running {
-                settled.settle(&running);
-                settled.sweep();
-            }
-            held.update(&settled.places());
-        })
-        .await?;
-        update_slots(&node, &kubelet, &slots).await;
+        }
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_secs(5)) => {}
-            Ok(()) = pods.changed() => {}
-            Ok(()) = devices.changed() => {}
+            changed = view.changed() => changed?,
             () = stop.requested() => return Ok(()),
         }
     }
-}
-
-async fn update_slots(node: &Node, kubelet: &Kubelet, slots: &Slots) {
-    if !node.is_explored() {
-        return;
-    }
-    let held: BTreeSet<String> = match kubelet.checkpoint() {
-        Some(entries) => entries.into_iter().flat_map(|e| e.ids).collect(),
-        None => kubelet.listed().await.into_iter().flatten().flat_map(|l| l.ids).collect(),
-    };
-    let devices = node.devices();
-    let closed = devices.iter().filter(|d| !d.is_open()).count();
-    slots.update(devices.len(), closed, &held);
-    slots.set_leaving(node.leaving_slots());
 }

@@ -240,6 +240,9 @@ pub const HAMI_NODE_SCORE: &str = "hami.io/node-nvidia-score";
 /// On a node: opts it in, with the value `on`.
 pub const VGPU_NODE_OPT_IN: &str = "gpu";
 
+/// NVIDIA's own DRA driver.
+pub const NVIDIA_DRA: &str = "gpu.nvidia.com";
+
 // --- Cambricon MLU, with 4paradigm's names and with HAMi's ---
 pub const MLU_COUNT: &str = "cambricon.com/mlunum";
 pub const MLU_MEMORY: &str = "cambricon.com/mlumem";

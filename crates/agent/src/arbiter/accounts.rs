@@ -22,6 +22,8 @@ pub struct Account {
     pub chunk_units: u32,
     /// Memory in use, by the container's own books.
     pub memory: u64,
+    /// Allocations refused above the limit, by the container's own books.
+    pub refused: u64,
     /// Its ledger was damaged: its numbers are not its own any more.
     pub broken: bool,
 }

@@ -207,6 +207,7 @@ impl Group<'_> {
                 unit_ns: directive.unit_ns,
                 chunk_units: directive.chunk_units,
                 memory: tenant.memory(lane.device),
+                refused: tenant.refused(lane.device),
                 broken: tenant.is_broken(),
             };
             if let Some(device) = tenant.config.devices.get(lane.device) {

@@ -106,6 +106,11 @@ impl Tenant {
         self.ledger.as_ref().map_or(0, |ledger| ledger.used(device))
     }
 
+    /// Allocations refused on a device.
+    pub(super) fn refused(&self, device: usize) -> u64 {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.refused(device))
+    }
+
     /// Opens or closes a gate. A card sees it by itself; threads in the gate on the CPU have to be woken.
     pub(super) fn set_gate(&self, device: usize, open: bool) {
         if self.gate.set_gate(device, open) && open {

@@ -28,6 +28,8 @@ pub struct Nvidia {
     errors: errors::Listener,
     /// Minor numbers (`/dev/nvidia3`) by uuid, as last discovered: a container must get its node even while NVML is busy.
     minors: Mutex<HashMap<String, u32>>,
+    /// Cards by index, as last seen well: one that is lost cannot even say its name.
+    known: Mutex<BTreeMap<u32, Device>>,
 }
 
 /// A provider, if NVML can be loaded.
@@ -58,6 +60,7 @@ pub fn open(settings: &Settings) -> Result<Option<Box<dyn Provider>>, Trouble> {
         files: Files::find(settings, &driver),
         errors: errors::Listener::start(nvml),
         minors: Mutex::new(HashMap::new()),
+        known: Mutex::default(),
     })))
 }
 
@@ -151,10 +154,13 @@ impl Provider for Nvidia {
     fn discover(&self) -> Result<Found, Trouble> {
         let cards = self.cards()?;
         let mut whole: Vec<(Device, &Card)> = Vec::new();
+        let mut lost = Vec::new();
+        let mut known = self.known.lock().map_err(|_| Trouble::new(NAME, "an earlier call panicked"))?;
         for (index, card) in (0u32..).zip(&cards) {
-            let Ok(card) = card else { continue };
-            if let Ok(device) = self.describe(index, card) {
-                whole.push((device, card));
+            let described = card.as_ref().ok().and_then(|card| Some((self.describe(index, card).ok()?, card)));
+            match described {
+                Some(described) => whole.push(described),
+                None => lost.extend(known.get(&index).cloned()),
             }
         }
         let links: Vec<BTreeMap<DeviceId, Link>> = whole
@@ -175,12 +181,20 @@ impl Provider for Nvidia {
                 devices.push(device);
             }
         }
+        // MIG partitions come and go with their card; only whole cards are remembered.
+        for device in devices.iter().filter(|d| !d.attributes.contains_key("parent")) {
+            known.insert(device.index, device.clone());
+        }
+        known.retain(|index, _| (*index as usize) < cards.len());
+        devices.extend(lost);
+        devices.sort_by_key(|d| d.index);
         Ok(Found { devices, driver: self.nvml.sys_driver_version().unwrap_or_default() })
     }
 
     fn signs(&self) -> Result<Vec<Sign>, Trouble> {
         let mut signs = self.errors.take();
-        for card in self.cards()? {
+        let known = self.known.lock().map_err(|_| Trouble::new(NAME, "an earlier call panicked"))?;
+        for (index, card) in (0u32..).zip(self.cards()?) {
             match card {
                 Ok(card) => {
                     let Ok(uuid) = card.uuid() else { continue };
@@ -196,7 +210,13 @@ impl Provider for Nvidia {
                     signs.extend(parts);
                     signs.push(Sign { device: uuid.into(), seen });
                 }
-                Err(e) => tracing::warn!(error = %e, "NVML cannot open a card"),
+                Err(e) => {
+                    let silence = |device: &Device| Sign {
+                        device: device.id.clone(),
+                        seen: Seen::Silence(format!("NVML says: {e}")),
+                    };
+                    signs.extend(known.get(&index).map(silence));
+                }
             }
         }
         Ok(signs)

@@ -1,0 +1,90 @@
+use divvy_core::ask::Role;
+use divvy_core::units::Bytes;
+use prometheus_client::registry::Registry;
+use serde_json::json;
+
+use super::*;
+use crate::testing;
+
+fn shown(emulate: bool) -> String {
+    let device = Device::gpu("GPU-1", 0, "Tesla T4", Bytes::gib(16));
+    let grant = testing::grant(vec![testing::container(
+        "main",
+        Role::Main,
+        vec![testing::slice(&"GPU-1".into(), Bytes::gib(4), 300)],
+    )]);
+    let mut pod = testing::pod();
+    pod.grant = Some(Ok(grant));
+    pod.running = true;
+    pod.manifest = Arc::new(json!({"metadata": {"labels": {
+        divvy_core::keys::KUBESHARE_LIMIT: "1.0", divvy_core::keys::KUBESHARE_REQUEST: "0.3"}}}));
+    let account =
+        Account { busy_ns: 1_500_000_000, memory: 1 << 20, utilisation: 250, refused: 2, ..Account::default() };
+    let accounts = Accounts::from([((hold::account(&pod.uid, &"main".into()), "GPU-1".to_owned()), account)]);
+    let usage = [Usage { device: "GPU-1".into(), memory: Bytes::gib(2), busy: 400, processes: Vec::new() }];
+    let mut ledger = Ledger::default();
+    if let Some(Ok(grant)) = &pod.grant {
+        ledger.adopt(&pod.uid, &pod.pod, grant);
+    }
+    let facts = Facts {
+        node: "n",
+        devices: &[device],
+        usage: &usage,
+        ledger: &ledger,
+        pods: &[Arc::new(pod)],
+        accounts: &accounts,
+        now: 7.0,
+    };
+    let families = if emulate { emulated::families(&facts) } else { facts.families() };
+    #[derive(Debug)]
+    struct Fixed(Vec<Family>);
+    impl Collector for Fixed {
+        fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+            self.0.iter().try_for_each(|family| write(&mut encoder, family))
+        }
+    }
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Fixed(families)));
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    text
+}
+
+fn has(text: &str, line: &str) {
+    assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+}
+
+#[test]
+fn devices_and_containers_are_shown_with_pod_namespace_and_container() {
+    let text = shown(false);
+    let of = r#"{namespace="default",pod="pod",container="main",device="GPU-1"}"#;
+    has(&text, &format!("divvy_container_memory_limit_bytes{of} 4294967296.0"));
+    has(&text, &format!("divvy_container_busy_seconds_total{of} 1.5"));
+    has(&text, &format!("divvy_container_refused_allocations_total{of} 2.0"));
+    has(&text, r#"divvy_device_memory_booked_bytes{device="GPU-1",index="0",model="Tesla T4"} 4294967296.0"#);
+    has(&text, r#"divvy_device_busy_ratio{device="GPU-1",index="0",model="Tesla T4"} 0.4"#);
+    has(&text, r#"divvy_device_healthy{device="GPU-1",index="0",model="Tesla T4"} 1.0"#);
+}
+
+#[test]
+fn ks_34_capacity_and_requirement_are_told_in_labels() {
+    let text = shown(true);
+    has(&text, r#"gpu_capacity{node="n",uuid="GPU-1",model="Tesla-T4",memory="17179869184",index="0"} 7.0"#);
+    has(
+        &text,
+        r#"gpu_requirement{namespace="default",pod="pod",pod_id="0f3b1c7e-1111-4222-8333-444455556666",node="n",group_name="default/pod",min_available="1",limit="1.0",request="0.3",memory="0",cell_id="",uuid="GPU-1",port="0"} 7.0"#,
+    );
+}
+
+#[test]
+fn the_other_systems_dashboards_find_their_names() {
+    let text = shown(true);
+    let who = r#"pod_name="pod",namespace="default",node="n",container_name="main""#;
+    has(&text, &format!(r#"container_gpu_utilization{{{who},gpu="gpu0"}} 25.0"#));
+    has(&text, &format!(r#"container_gpu_utilization{{{who},gpu="total"}} 25.0"#));
+    has(&text, &format!(r#"container_request_gpu_memory{{{who},req_of_gpu_memory="total"}} 4096.0"#));
+    has(&text, r#"HostGPUMemoryUsage{deviceidx="0",deviceuuid="GPU-1",zone="vGPU"} 2147483648.0"#);
+    let of = r#"{podnamespace="default",podname="pod",ctrname="main",vdeviceid="0",deviceuuid="GPU-1",zone="vGPU"}"#;
+    has(&text, &format!("vGPU_device_memory_limit_in_bytes{of} 4294967296.0"));
+    has(&text, &format!("hami_vgpu_memory_used_bytes{of} 1048576.0"));
+}

@@ -1,0 +1,166 @@
+//! A grant is changed while it is held: the annotation was written first, so the schedulers' ledgers count it already; here it is
+//! judged against the node's own, and carried into the pages of containers that run. Nothing restarts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use divvy_core::grant::{Grant, Slice};
+use divvy_core::id::{ContainerName, DeviceId, PodUid};
+use divvy_core::keys;
+use divvy_core::units::Bytes;
+use divvy_service::Stop;
+
+use crate::arbiter::Accounts;
+use crate::events::Events;
+use crate::hold;
+use crate::ledger::Refusal;
+use crate::node::Node;
+use crate::patches::{Change, Patches};
+use crate::pods::PodView;
+
+/// What is needed to change grants.
+pub struct Resize {
+    /// The node.
+    pub node: Arc<Node>,
+    /// What containers use now.
+    pub accounts: Accounts,
+    /// Whom to tell.
+    pub events: Events,
+    /// Where the answer is written.
+    pub patches: Patches,
+}
+
+impl Resize {
+    /// Follows the pods of this node.
+    pub async fn run(self, stop: Stop) -> anyhow::Result<()> {
+        let mut changes = self.node.pods.changes();
+        // Changes that were refused, so that each is answered once.
+        let mut refused: BTreeMap<PodUid, String> = BTreeMap::new();
+        loop {
+            changes.borrow_and_update();
+            let pods = self.node.pods.all();
+            refused.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+            for pod in pods.iter().filter(|p| !p.ended) {
+                let text = pod.change.as_ref().map(|change| change.text.clone()).unwrap_or_default();
+                if refused.get(&pod.uid) == Some(&text) {
+                    continue;
+                }
+                match self.apply(pod) {
+                    None => {}
+                    Some(Ok(amounts)) => {
+                        refused.remove(&pod.uid);
+                        tracing::info!(audit = "resize", pod = %pod.pod, uid = %pod.uid, amounts, "a grant was changed");
+                        self.answer(pod, true, "Applied", amounts);
+                    }
+                    Some(Err(reasons)) => {
+                        refused.insert(pod.uid.clone(), text);
+                        let why = reasons.join("; ");
+                        tracing::warn!(audit = "resize", pod = %pod.pod, uid = %pod.uid, why, "a change of a grant is refused");
+                        self.answer(pod, false, "Refused", why);
+                    }
+                }
+            }
+            tokio::select! {
+                changed = changes.changed() => changed?,
+                () = stop.requested() => return Ok(()),
+            }
+        }
+    }
+
+    /// Nothing to do, the amounts that are now in force, or every reason why they are not.
+    fn apply(&self, pod: &PodView) -> Option<Result<String, Vec<String>>> {
+        // A pod that has not started takes its amounts when it starts.
+        let old = self.node.ledger().holders().get(&pod.uid)?.grant.clone();
+        if let Some(Err(why)) = pod.change.as_ref().map(|change| &change.grant) {
+            return Some(Err(vec![format!("the change {why}")]));
+        }
+        let new = pod.wanted()?.as_ref().ok()?;
+        if old == *new {
+            return None;
+        }
+        let accounts = self.accounts.all();
+        let used = |container: &ContainerName, device: &DeviceId| {
+            let key = (hold::account(&pod.uid, container), device.to_string());
+            accounts.get(&key).map_or(Bytes::ZERO, |account| Bytes(account.memory))
+        };
+        let against = judge(&old, new, used);
+        if !against.is_empty() {
+            return Some(Err(against));
+        }
+        Some(match self.node.resize(pod, new) {
+            Ok(()) => Ok(amounts(new)),
+            Err(Refusal { reasons, .. }) => Err(reasons),
+        })
+    }
+
+    fn answer(&self, pod: &PodView, holds: bool, reason: &str, message: String) {
+        let kind = keys::CONDITION_RESIZED.to_owned();
+        match holds {
+            true => self.events.tell_pod(pod, "Resized", &message),
+            false => self.events.warn_pod(pod, "ResizeRefused", &message),
+        }
+        self.patches.change(&pod.pod, &pod.uid, Change::Condition { kind, holds, reason: reason.to_owned(), message });
+    }
+}
+
+/// What speaks against a change, whatever else is on the devices.
+fn judge(old: &Grant, new: &Grant, used: impl Fn(&ContainerName, &DeviceId) -> Bytes) -> Vec<String> {
+    let mut against = Vec::new();
+    for (was, is) in old.containers.iter().zip(&new.containers) {
+        let devices = |slices: &[Slice]| -> Vec<(DeviceId, bool)> {
+            slices.iter().map(|s| (s.device.clone(), s.exclusive)).collect()
+        };
+        if was.name != is.name || devices(&was.slices) != devices(&is.slices) {
+            against.push(format!(
+                "{} would get other devices: amounts can change while it runs, devices cannot",
+                was.name
+            ));
+            continue;
+        }
+        for slice in &is.slices {
+            let held = used(&is.name, &slice.device);
+            if held > slice.memory_limit {
+                let (name, device, limit) = (&is.name, &slice.device, slice.memory_limit);
+                against.push(format!("{name} uses {held} of {device}, more than {limit}"));
+            }
+        }
+    }
+    if old.containers.len() != new.containers.len() {
+        against.push("it names other containers".to_owned());
+    }
+    against
+}
+
+/// A grant in words.
+fn amounts(grant: &Grant) -> String {
+    let slice =
+        |s: &Slice| format!("{} and {} to {} thousandths of {}", s.memory_limit, s.share.0, s.share_limit.0, s.device);
+    let container = |c: &divvy_core::grant::ContainerGrant| {
+        format!("{}: {}", c.name, c.slices.iter().map(slice).collect::<Vec<_>>().join(", "))
+    };
+    grant.containers.iter().map(container).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_core::ask::Role;
+
+    use super::*;
+    use crate::testing;
+
+    fn grant(device: &str, gib: u64) -> Grant {
+        let slice = testing::slice(&device.into(), Bytes::gib(gib), 300);
+        testing::grant(vec![testing::container("main", Role::Main, vec![slice])])
+    }
+
+    #[test]
+    fn devices_stay_and_memory_is_not_cut_below_what_is_used() {
+        let used = |gib| move |_: &ContainerName, _: &DeviceId| Bytes::gib(gib);
+        assert!(judge(&grant("G", 4), &grant("G", 8), used(3)).is_empty());
+        assert!(judge(&grant("G", 4), &grant("G", 3), used(3)).is_empty());
+        assert_eq!(judge(&grant("G", 4), &grant("G", 2), used(3)), ["main uses 3 GiB of G, more than 2 GiB"]);
+        let elsewhere = judge(&grant("G", 4), &grant("H", 4), used(0));
+        assert_eq!(elsewhere, ["main would get other devices: amounts can change while it runs, devices cannot"]);
+        assert!(!judge(&grant("G", 4), &testing::grant(Vec::new()), used(0)).is_empty());
+    }
+}

@@ -1,0 +1,113 @@
+//! Keeps the ledger in line with the API server and the runtime, and everything that follows from the ledger: who is held to its
+//! share, which slots are offered, what the journal says.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use divvy_core::id::{ContainerName, PodUid};
+use divvy_core::time::Time;
+use divvy_service::Stop;
+use divvy_service::health::Condition;
+
+use crate::hold::Hold;
+use crate::journal::Journal;
+use crate::kubelet::Kubelet;
+use crate::node::Node;
+use crate::plugin::slots::Slots;
+use crate::runtime::{Running, Runtime};
+use crate::usage;
+
+/// At least so often, for the runtime tells nobody when a container ends.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// What is kept in line.
+pub struct Settle {
+    /// The node and its ledger.
+    pub node: Arc<Node>,
+    /// Who is held to its share.
+    pub hold: Arc<Hold>,
+    /// What was held and used.
+    pub journal: Arc<Journal>,
+    /// Which containers run.
+    pub runtime: Runtime,
+    /// Who holds which slots.
+    pub kubelet: Kubelet,
+    /// The slots that are offered.
+    pub slots: Slots,
+    /// Set once the devices were looked at.
+    pub ready: Condition,
+}
+
+impl Settle {
+    /// Again and again, and at once when pods or devices change.
+    pub async fn run(self, stop: Stop) -> anyhow::Result<()> {
+        let this = Arc::new(self);
+        let (mut pods, mut devices) = (this.node.pods.changes(), this.node.changes());
+        loop {
+            let running = match this.runtime.running().await {
+                Ok(running) => Some(running),
+                // What cannot be seen is not given back.
+                Err(error) => {
+                    tracing::warn!(%error, "the container runtime does not answer");
+                    None
+                }
+            };
+            let settled = this.clone();
+            tokio::task::spawn_blocking(move || settled.once(running.as_ref())).await?;
+            this.ready.set(this.node.is_explored());
+            this.update_slots().await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                Ok(()) = pods.changed() => {}
+                Ok(()) = devices.changed() => {}
+                () = stop.requested() => return Ok(()),
+            }
+        }
+    }
+
+    fn once(&self, running: Option<&Running>) {
+        if let Some(running) = running {
+            self.write_down(Some(&self.node.leaving(running)));
+            self.node.settle(running);
+            self.node.sweep();
+        }
+        self.hold.update(&self.node.places());
+        if self.node.is_explored() {
+            self.write_down(None);
+        }
+    }
+
+    /// Writes down what is held and used. Before pods are swept up (`leaving`), what they used last is written too.
+    fn write_down(&self, leaving: Option<&BTreeSet<PodUid>>) {
+        let is_given = |uid: &PodUid, name: &ContainerName| self.node.home().is_prepared(uid, name);
+        let accounts = self.hold.accounts().all();
+        let samples = usage::samples(&self.node.ledger(), &self.node.devices(), &accounts, is_given);
+        let written = match leaving {
+            Some(leaving) => self.journal.freshen(now(), &samples, |uid| leaving.contains(uid)),
+            None => self.journal.observe(now(), &samples),
+        };
+        if let Err(error) = written {
+            tracing::error!(%error, "cannot write the journal");
+        }
+    }
+
+    async fn update_slots(&self) {
+        if !self.node.is_explored() {
+            return;
+        }
+        let held: BTreeSet<String> = match self.kubelet.checkpoint() {
+            Some(entries) => entries.into_iter().flat_map(|e| e.ids).collect(),
+            None => self.kubelet.listed().await.into_iter().flatten().flat_map(|l| l.ids).collect(),
+        };
+        let devices = self.node.devices();
+        let closed = devices.iter().filter(|d| !d.is_open()).count();
+        self.slots.update(devices.len(), closed, &held);
+        self.slots.set_leaving(self.node.leaving_slots());
+    }
+}
+
+/// The time.
+pub fn now() -> Time {
+    Time(u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or_default())
+}
