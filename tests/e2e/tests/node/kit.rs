@@ -1,8 +1,10 @@
 //! The node that the tests share, and short ways to make pods with grants on it.
 
+#![allow(dead_code, reason = "each test program uses its part of this")]
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ const MACHINE: &str = "H200 memory=100GiB uuid=GPU-00000000-0000-4000-8000-00000
 pub(crate) struct Site {
     pub(crate) cluster: Cluster,
     pub(crate) agent: Program,
+    machine: String,
+    account: String,
     namespaces: usize,
 }
 
@@ -39,18 +43,27 @@ pub(crate) fn site() -> MutexGuard<'static, Site> {
 
 impl Site {
     fn start() -> Site {
+        Site::start_with(MACHINE, "divvy-agent")
+    }
+
+    /// A node with this machine behind its fake driver, and the agent on it under its own account.
+    pub(crate) fn start_with(machine: &str, account: &str) -> Site {
         let cluster = Cluster::start(Options::with_node()).unwrap();
         let node = &cluster.nodes()[0];
-        let agent = node.program("agent", words(&cluster, "cdi"));
+        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+        for file in ["rbac.yaml", "rbac-agent.yaml"] {
+            cluster.admin().say(&["apply", "-f", &deploy.join(file).display().to_string()]).unwrap();
+        }
+        let agent = node.program("agent", words(&cluster, machine, account, "cdi"));
         let greedy = Image::busybox().unwrap().env("NVIDIA_VISIBLE_DEVICES", "all");
         cluster.offer_image(GREEDY, &greedy).unwrap();
         let cuda = Image::busybox().unwrap().program("/bin/tenant", &own::tenant().unwrap()).unwrap();
         cluster.offer_image(CUDA, &cuda).unwrap();
         agent.start().unwrap();
-        let site = Site { cluster, agent, namespaces: 0 };
+        let site = Site { cluster, agent, machine: machine.to_owned(), account: account.to_owned(), namespaces: 0 };
         let admin = site.cluster.admin();
         admin
-            .wait("node", "node-0", SOON, |n| n["status"]["allocatable"][keys::SLOT] == "32")
+            .wait("node", "node-0", SOON, |n| n["status"]["allocatable"][keys::SLOT].as_str().is_some_and(|s| s != "0"))
             .unwrap_or_else(|e| panic!("{e:#}\n{}", site.agent_log()));
         site
     }
@@ -118,8 +131,21 @@ impl Site {
 
     /// Starts the agent anew, with edits reaching containers in another way.
     pub(crate) fn carrier(&self, carrier: &str) {
+        self.anew(words(&self.cluster, &self.machine, &self.account, carrier));
+    }
+
+    /// Starts the agent anew, with more flags than usual.
+    pub(crate) fn flags(&self, flags: &[&str]) {
+        let mut argv = words(&self.cluster, &self.machine, &self.account, "cdi");
+        let named = |word: &String| flags.iter().any(|f| f.split('=').next() == word.split('=').next());
+        argv.retain(|word| !named(word));
+        argv.extend(flags.iter().map(ToString::to_string));
+        self.anew(argv);
+    }
+
+    fn anew(&self, argv: Vec<String>) {
         self.agent.stop().unwrap();
-        self.agent.set_argv(words(&self.cluster, carrier));
+        self.agent.set_argv(argv);
         self.agent.start().unwrap();
     }
 
@@ -129,6 +155,22 @@ impl Site {
         kubectl.feed(&words, commands).unwrap().lines().map(str::to_owned).collect()
     }
 
+    /// What the agent's port answers.
+    pub(crate) fn ask(&self, path: &str) -> String {
+        use std::io::{Read, Write};
+        let reached = |node: &Value| node["metadata"]["annotations"][keys::AGENT].is_string();
+        let node = self.cluster.admin().wait("node", "node-0", SOON, reached).unwrap();
+        let address = node["metadata"]["annotations"][keys::AGENT].as_str().unwrap();
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: agent\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(" 200 "), "{path}: {head}\n{body}");
+        body.to_owned()
+    }
+
     /// What the agent said.
     pub(crate) fn agent_log(&self) -> String {
         fs::read_to_string(self.agent.log()).unwrap_or_default()
@@ -136,19 +178,22 @@ impl Site {
 }
 
 /// The agent's command line.
-fn words(cluster: &Cluster, carrier: &str) -> Vec<String> {
+fn words(cluster: &Cluster, machine: &str, account: &str, carrier: &str) -> Vec<String> {
+    let user = format!("system:serviceaccount:divvy-system:{account}");
+    let kubeconfig = cluster.kubeconfig_for(&user, Some("system:serviceaccounts")).unwrap();
     vec![
         "env".to_owned(),
-        format!("KUBECONFIG={}", cluster.kubeconfig().display()),
+        format!("KUBECONFIG={}", kubeconfig.display()),
         "DIVVY_LOG=info,divvy_agent=debug".to_owned(),
         "FAKE_GPU_STATE=/run/fake-gpu".to_owned(),
-        format!("FAKE_GPU_CONFIG={MACHINE}"),
+        format!("FAKE_GPU_CONFIG={machine}"),
         own::agent().unwrap().display().to_string(),
         "run".to_owned(),
         format!("--node={}", cluster.nodes()[0].name()),
         format!("--fake-driver={}", own::fake_driver().unwrap().display()),
         format!("--library={}", own::library().unwrap().display()),
         format!("--carrier={carrier}"),
+        "--look=1".to_owned(),
     ]
 }
 

@@ -65,7 +65,7 @@ fn after_one_more_registration(site: &mut Site, act: impl FnOnce(&mut Site)) {
 }
 
 #[test]
-fn containers_run_on_while_agent_kubelet_and_runtime_are_restarted() {
+fn al_24_containers_run_on_while_agent_kubelet_and_runtime_are_restarted() {
     let mut site = site();
     let kubectl = site.namespace();
     kubectl
@@ -158,6 +158,6 @@ fn twenty_pods_with_twenty_asks_start_at_once_with_the_agent_restarted_in_the_mi
 }
 
 #[test]
-fn twenty_pods_with_equal_asks_start_at_once_with_the_agent_restarted_in_the_middle() {
+fn al_08_al_09_tk_21_twenty_pods_with_equal_asks_start_at_once_with_the_agent_restarted_in_the_middle() {
     race(|n| ((n % 2) as usize, 2048, 50));
 }

@@ -18,7 +18,7 @@ fn busy(site: &Site, card: usize) -> BTreeMap<u64, Duration> {
 }
 
 /// Runs `act` while each of `pods` keeps its card busy with kernels, holding as many GiB as its place in the list says.
-fn under_load<T: Send>(
+pub(super) fn under_load<T: Send>(
     kubectl: &Kubectl,
     site: &Site,
     pods: &[&str],
@@ -45,7 +45,7 @@ fn under_load<T: Send>(
 }
 
 /// Shares of the card's time over a while, in points.
-fn measure(site: &Site, over: Duration) -> BTreeMap<u64, f64> {
+pub(super) fn measure(site: &Site, over: Duration) -> BTreeMap<u64, f64> {
     let (before, start) = (busy(site, 0), Instant::now());
     thread::sleep(over);
     let (after, took) = (busy(site, 0), start.elapsed());

@@ -29,7 +29,7 @@ fn events(kubectl: &Kubectl, reason: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_container_has_exactly_its_slice() {
+fn tk_23_a_container_has_exactly_its_slice() {
     let mut site = site();
     let kubectl = site.namespace();
     let script = "cat /etc/ld.so.preload; ls /run/divvy; mount | grep divvy; touch /run/divvy/gate; sleep 3600";
@@ -50,7 +50,7 @@ fn a_container_has_exactly_its_slice() {
 }
 
 #[test]
-fn every_container_of_a_pod_has_its_own_slice_and_one_without_a_grant_has_none() {
+fn fp_22_tk_22_every_container_of_a_pod_has_its_own_slice_and_one_without_a_grant_has_none() {
     let mut site = site();
     let kubectl = site.namespace();
     let mut many = pod(
@@ -123,7 +123,7 @@ fn a_grant_that_would_over_commit_is_refused_with_an_event_until_there_is_room()
 }
 
 #[test]
-fn bad_grants_are_refused_with_a_sentence_and_the_agent_lives() {
+fn al_11_al_12_fp_21_bad_grants_are_refused_with_a_sentence_and_the_agent_lives() {
     let mut site = site();
     let kubectl = site.namespace();
     let mut garbage = pod("garbage", &[("main", "main", vec![slice(CARDS[0], 1, 1)], SHOW)]);
