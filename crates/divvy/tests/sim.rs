@@ -14,7 +14,7 @@ fn write(dir: &Path, name: &str, text: &str) {
 
 const NODES: &str = "sn,cpu_milli,memory_mib,gpu,model\nn0,16000,65536,2,T4\nn1,16000,65536,1,G2\n";
 const PODS: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,event\n\
-                    a,4000,8192,1,600,,LS,add\nb,4000,8192,1,400,,LS,add\nc,4000,8192,1,1000,G2,BE,add\nd,4000,8192,0,0,,BE,add\n\
+                    c,4000,8192,1,1000,G2,BE,add\na,4000,8192,1,600,,LS,add\nb,4000,8192,1,400,,LS,add\nd,4000,8192,0,0,,BE,add\n\
                     e,4000,8192,2,1000,,BE,add\n";
 
 #[test]
@@ -32,10 +32,10 @@ fn placements_are_written_as_a_referee_reads_them() {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "pod,node,gpus");
         assert_eq!(lines.len(), 6);
-        assert_eq!(lines[3], "c,n1,0", "{policy}: {text}");
+        assert_eq!(lines[1], "c,n1,0", "{policy}: {text}");
         assert!(lines[4].starts_with("d,n") && lines[4].ends_with(','), "{text}");
         if policy == "frag" {
-            assert_eq!(lines[1][2..], lines[2][2..], "600 and 400 make a card: {text}");
+            assert_eq!(lines[2][2..], lines[3][2..], "600 and 400 make a card: {text}");
         }
     }
 }
