@@ -215,6 +215,7 @@ fn our_filter_allows_exactly_the_nodes_that_kube_scheduler_allows() {
                 }
             }
         }
+        println!("round {round}: {compared} compared, {} differ", wrong.len());
         offers.lock().unwrap().clear();
         space.say(&["delete", "pods", "--all", "--grace-period=0", "--force", "--wait=true"]).unwrap();
         cluster.admin().say(&["delete", "nodes", "--all"]).unwrap();

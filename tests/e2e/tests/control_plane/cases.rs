@@ -152,6 +152,11 @@ fn selector(dice: &mut Dice) -> Value {
     }
 }
 
+/// The API server wants a label to be in the selector or among the keys, not in both.
+fn mentions_tier(term: &Value) -> bool {
+    term["labelSelector"].to_string().contains("tier")
+}
+
 fn expression(dice: &mut Dice) -> Value {
     match dice.roll(6) {
         0 => json!({"key": ZONE, "operator": "In", "values": [dice.of(&ZONES), dice.of(&ZONES)]}),
@@ -168,7 +173,7 @@ fn pod_term(dice: &mut Dice) -> Value {
     match dice.roll(5) {
         0 => term["namespaceSelector"] = json!({}),
         1 => term["namespaces"] = json!(["default", "elsewhere"]),
-        2 => term["matchLabelKeys"] = json!(["tier"]),
+        2 if !mentions_tier(&term) => term["matchLabelKeys"] = json!(["tier"]),
         _ => {}
     }
     term
@@ -204,7 +209,8 @@ fn pod(dice: &mut Dice, seed: u64, name: &str, nodes: &[String]) -> Value {
             json!([init, {"name": "j", "image": "none", "resources": {"requests": {"memory": "2Gi"}}}]);
     }
     if dice.once_in(10) {
-        spec["resources"] = json!({"requests": {"cpu": dice.of(&["2", "4"])}});
+        // Never less than what its containers ask for in all.
+        spec["resources"] = json!({"requests": {"cpu": dice.of(&["7", "8"])}});
     }
     if dice.once_in(4) {
         spec["nodeSelector"] = json!({"disk": dice.of(&["ssd", "hdd"])});
@@ -249,7 +255,7 @@ fn pod(dice: &mut Dice, seed: u64, name: &str, nodes: &[String]) -> Value {
         if dice.once_in(3) {
             rule["nodeTaintsPolicy"] = json!("Honor");
         }
-        if dice.once_in(4) {
+        if dice.once_in(4) && !mentions_tier(&rule) {
             rule["matchLabelKeys"] = json!(["tier"]);
         }
         spec["topologySpreadConstraints"] = json!([rule]);
