@@ -5,6 +5,7 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod cluster;
 mod codegen;
+mod dist;
 mod fakedriver;
 mod run;
 mod test;
@@ -29,6 +30,8 @@ enum Chore {
     Cluster(cluster::Chore),
     /// Measure something, side by side
     Bench(bench::Args),
+    /// Images, command line and chart, ready to be carried elsewhere
+    Dist(dist::Args),
     /// The fake NVIDIA driver in a directory, for programs to run on
     Fakedriver(fakedriver::Args),
 }
@@ -39,6 +42,7 @@ fn main() -> anyhow::Result<()> {
         Chore::Bench(args) => bench::run(&args),
         Chore::Codegen => codegen::run(),
         Chore::Cluster(chore) => cluster::run(&chore),
+        Chore::Dist(args) => dist::run(&args),
         Chore::Fakedriver(args) => fakedriver::run(&args),
     }
 }

@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use divvy_shm::GateWriter;
@@ -24,6 +26,8 @@ const GONE_NS: u64 = 400_000_000;
 const LOOK: Duration = Duration::from_millis(50);
 /// Time between looks for new containers.
 const SEARCH_NS: u64 = 500_000_000;
+/// Told to go, it stays at most so long beside an arbiter that lives.
+const STAY_NS: u64 = 15_000_000_000;
 /// Containers lie at most so deep in the folder.
 const DEPTH: usize = 3;
 
@@ -35,18 +39,40 @@ pub struct Args {
     pub dir: PathBuf,
 }
 
-/// Keeps until the folder is gone.
+/// Keeps until the folder is gone, or until it is told to go.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    let told = told_to_go()?;
     // Not in the agent's session, so that what ends the agent does not end us; where we lead one already, that is as well.
     let _ = rustix::process::setsid();
     // Nothing to be paged in when it matters, and small enough not to mind.
     let _ = rustix::mm::mlockall(rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE);
     let mut keeper = Keeper::default();
+    let mut told_at = None;
     while args.dir.is_dir() {
-        let nap = keeper.look(&args.dir, monotonic_ns());
+        let now = monotonic_ns();
+        let nap = keeper.look(&args.dir, now);
+        if told.load(Ordering::Relaxed) && keeper.lets_go(now, *told_at.get_or_insert(now)) {
+            break;
+        }
         std::thread::sleep(nap);
     }
     Ok(())
+}
+
+/// Becomes true when somebody wants this process to end.
+fn told_to_go() -> anyhow::Result<Arc<AtomicBool>> {
+    let told = Arc::new(AtomicBool::new(false));
+    let tell = told.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut signal = {
+        let _inside = runtime.enter();
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        runtime.block_on(signal.recv());
+        tell.store(true, Ordering::Relaxed);
+    })?;
+    Ok(told)
 }
 
 #[derive(Default)]
@@ -91,6 +117,22 @@ impl Keeper {
         }
         self.ours = ours;
         nap
+    }
+
+    /// Told to go: may it? When Divvy is removed from a node, arbiter and keeper are told at once. The keeper stays until the arbiter is
+    /// gone, and leaves every gate open, for nobody will open one again. An arbiter that stays keeps the gates.
+    fn lets_go(&self, now: u64, told_at: u64) -> bool {
+        let arbiter_lives = self.gates.values().any(|gate| now.saturating_sub(gate.arbiter_beat()) <= GONE_NS);
+        if arbiter_lives {
+            return now.saturating_sub(told_at) > STAY_NS;
+        }
+        for gate in self.gates.values() {
+            for device in 0..gate.devices() {
+                gate.set_gate(device, true);
+                gate.wake(device);
+            }
+        }
+        true
     }
 
     fn search(&mut self, dir: &Path) {

@@ -146,7 +146,6 @@ impl Image {
             "config": {"Env": self.env, "Entrypoint": words(&self.entrypoint), "Cmd": words(&self.command), "User": self.user},
             "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]},
         }))?;
-        let blob = |kind: &str, bytes: &[u8]| json!({"mediaType": kind, "digest": digest(bytes), "size": bytes.len()});
         let manifest = serde_json::to_vec(&json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST_TYPE,
@@ -189,6 +188,32 @@ impl Image {
         }
         Ok(tar.into_inner()?)
     }
+}
+
+impl Packed {
+    /// The image as one file in the OCI layout, which container engines import (`ctr images import`, `podman load`, `skopeo copy`).
+    pub fn archive(&self, name: &str) -> anyhow::Result<Vec<u8>> {
+        let mut index = blob(MANIFEST_TYPE, &self.manifest);
+        index["annotations"] = json!({
+            "org.opencontainers.image.ref.name": name.rsplit_once(':').map_or("latest", |(_, tag)| tag),
+            "io.containerd.image.name": name,
+        });
+        let index =
+            json!({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [index]});
+        let mut tar = Builder::new(Vec::new());
+        append(&mut tar, "oci-layout", EntryType::Regular, 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        append(&mut tar, "index.json", EntryType::Regular, 0o644, &serde_json::to_vec(&index)?)?;
+        for bytes in [&self.manifest, &self.config, &self.layer] {
+            let at = format!("blobs/{}", digest(bytes).replace(':', "/"));
+            append(&mut tar, &at, EntryType::Regular, 0o644, bytes)?;
+        }
+        Ok(tar.into_inner()?)
+    }
+}
+
+/// How a manifest or an index names some bytes.
+fn blob(kind: &str, bytes: &[u8]) -> Value {
+    json!({"mediaType": kind, "digest": digest(bytes), "size": bytes.len()})
 }
 
 /// `sha256:...` of some bytes.

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, ensure};
 
+use crate::image::Image;
+
 /// The agent's program.
 pub fn agent() -> anyhow::Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
@@ -18,10 +20,37 @@ pub fn divvy() -> anyhow::Result<PathBuf> {
     once(&BUILT, || Ok(build("divvy", &[])?.join("divvy")))
 }
 
+/// The command line's program, `kubectl-divvy`.
+pub fn kubectl_divvy() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    once(&BUILT, || Ok(build("kubectl-divvy", &[])?.join("kubectl-divvy")))
+}
+
 /// libdivvy.so.
 pub fn library() -> anyhow::Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     once(&BUILT, || Ok(build("divvy-hook", &[])?.join("libdivvy.so")))
+}
+
+/// The control plane's image: the program and what its loader needs, for a user without rights.
+pub fn divvy_image(program: &Path) -> anyhow::Result<Image> {
+    Ok(Image::new().program("/divvy", program)?.entrypoint(["/divvy"]).user("65532:65532"))
+}
+
+/// The agent's image: the program with libdivvy.so beside it, and what a vendor's management library loads besides.
+pub fn agent_image(program: &Path, library: &Path) -> anyhow::Result<Image> {
+    let mut image = Image::new().program("/divvy-agent", program)?;
+    // Vendors' libraries are linked against these, which newer programs no longer name.
+    for name in ["libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6"] {
+        let places = ["/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib"];
+        if let Some(found) = places.iter().map(|place| Path::new(place).join(name)).find(|path| path.exists()) {
+            image = image.file(&found.display().to_string(), &found);
+        }
+    }
+    Ok(image
+        .file("/usr/local/lib/divvy/libdivvy.so", library)
+        .env("DIVVY_LIBRARY", "/usr/local/lib/divvy/libdivvy.so")
+        .entrypoint(["/divvy-agent"]))
 }
 
 /// A folder with the fake driver's two libraries and its `fake-gpu` tool.

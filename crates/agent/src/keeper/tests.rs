@@ -70,3 +70,29 @@ fn containers_that_come_and_go_are_noticed_and_empty_files_ignored() {
     keeper.look(root.path(), now + 1200 * MS);
     assert!(keeper.gates.is_empty());
 }
+
+#[test]
+fn told_to_go_it_leaves_the_gates_open_once_the_arbiter_has_gone_too() {
+    let root = tempfile::tempdir().unwrap();
+    let gates = [container(&root.path().join("x/a"), "one", 300), container(&root.path().join("x/b"), "one", 700)];
+    let told = 1_000_000 * MS;
+    for gate in &gates {
+        gate.beat_arbiter(told);
+        gate.set_gate(0, false);
+    }
+    let mut keeper = Keeper::default();
+    keeper.look(root.path(), told);
+    assert!(!keeper.lets_go(told + 100 * MS, told), "the arbiter still lives");
+    assert!(gates.iter().all(|g| !g.gate(0).unwrap().is_open()));
+    assert!(keeper.lets_go(told + 500 * MS, told), "it has gone");
+    assert!(gates.iter().all(|g| g.gate(0).unwrap().is_open()));
+
+    // An arbiter that stays (only the keeper is replaced) keeps its gates.
+    let later = told + STAY_NS + MS;
+    for gate in &gates {
+        gate.beat_arbiter(later);
+        gate.set_gate(0, false);
+    }
+    assert!(keeper.lets_go(later, told));
+    assert!(gates.iter().all(|g| !g.gate(0).unwrap().is_open()));
+}
