@@ -23,7 +23,7 @@ fn tenant(limit: u64, context_bytes: u64) -> Tenant {
     let config = ContainerConfig { devices: vec![device], ..Default::default() };
     GateWriter::create(dir.path(), &config).unwrap();
     let ledger = LedgerFile::create(dir.path(), 1).unwrap();
-    let child = Command::new("sleep").arg("600").spawn().unwrap();
+    let child = Command::new("sleep").arg("60").spawn().unwrap();
     let id = ledger.claim_process(child.id(), 1, "sleep").unwrap();
     assert!(ledger.identify_process(id, child.id(), 1));
     Tenant { dir, ledger, id, child }
@@ -135,7 +135,7 @@ fn where_contexts_are_part_of_the_limit_they_are_not_forgiven() {
 #[test]
 fn a_process_that_came_while_the_agent_was_away_is_found_by_its_number_in_its_own_namespace() {
     let (tenant, mut audit) = (tenant(1024 * MIB, 0), Audit::default());
-    let mut late = Command::new("sleep").arg("600").spawn().unwrap();
+    let mut late = Command::new("sleep").arg("60").spawn().unwrap();
     let id = tenant.ledger.claim_process(late.id(), 2, "late").unwrap();
     let namespace = super::super::registry::namespace("/proc/self/ns/pid");
     tenant.ledger.describe_process(id, 0, namespace);
@@ -146,4 +146,22 @@ fn a_process_that_came_while_the_agent_was_away_is_found_by_its_number_in_its_ow
     assert_eq!(tenant.ledger.process(id).unwrap().host_pid, late.id());
     late.kill().unwrap();
     late.wait().unwrap();
+}
+
+#[test]
+fn a_policy_that_kills_ends_a_containers_process_and_nobody_elses() {
+    use std::os::unix::process::ExitStatusExt;
+    let mut children = [(); 2].map(|()| Command::new("sleep").arg("60").spawn().unwrap());
+    let found = |container: Option<&str>, pid| Finding {
+        container: container.map(PathBuf::from),
+        device: "G0".into(),
+        what: What::Unmanaged { pid },
+    };
+    watch::Policy::Kill.apply(&found(None, children[0].id()));
+    watch::Policy::Report.apply(&found(Some("c"), children[0].id()));
+    watch::Policy::Kill.apply(&found(Some("c"), children[1].id()));
+    assert_eq!(children[1].wait().unwrap().signal(), Some(9));
+    assert_eq!(children[0].try_wait().unwrap(), None);
+    children[0].kill().unwrap();
+    children[0].wait().unwrap();
 }

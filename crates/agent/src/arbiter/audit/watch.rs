@@ -36,11 +36,8 @@ impl Policy {
             && of_ours
             && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
         {
-            tracing::warn!(
-                pid = pid.as_raw_nonzero(),
-                "killed, as the policy says: {:?}",
-                kill_process(pid, Signal::KILL)
-            );
+            let killed = kill_process(pid, Signal::KILL);
+            tracing::warn!(pid = pid.as_raw_nonzero(), ?killed, "killed, as the policy says");
         }
     }
 }
