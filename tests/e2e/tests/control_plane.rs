@@ -6,6 +6,8 @@
 
 #[path = "control_plane/admission.rs"]
 mod admission;
+#[path = "control_plane/cli.rs"]
+mod cli;
 #[path = "control_plane/ground.rs"]
 mod ground;
 #[path = "control_plane/inventory.rs"]
