@@ -65,10 +65,10 @@ fn parts() -> Vec<Part> {
         },
         Part {
             name: "unit tests and laws",
-            command: cargo(&["test", "--workspace", "--exclude", "divvy-e2e", "--quiet"]),
+            command: cargo(&["test", "--workspace", "--exclude", "divvy-e2e", "--quiet", "--no-fail-fast"]),
         },
         Part { name: "cluster binaries", command: cargo(&["xtask", "cluster", "build"]) },
-        Part { name: "e2e", command: cargo(&["test", "--package", "divvy-e2e", "--quiet"]) },
+        Part { name: "e2e", command: cargo(&["test", "--package", "divvy-e2e", "--quiet", "--no-fail-fast"]) },
     ]
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`spec`]: `GpuBudget` (a namespace's own), `ClusterGpuBudget` (for the namespaces a selector chooses, one balance each or one for
 //!   all), `GpuBudgetEntry` (top-up, credit, debit), `GpuCharges` (the audit trail of one namespace and hour).
-//! - [`quota`]: `GpuQuota`.
+//! - [`quota`] is `GpuQuota`.
 //! - [`read`]: what a budget's or quota's words mean to the core; every mistake at once.
 //! - [`length`]: lengths of time as people write them (`150m`, `1d12h`).
 

@@ -87,6 +87,9 @@ pub fn account(books: &Books, terms: Terms, window: usize) -> Option<Account> {
     })
 }
 
+/// A counter of busy time: what it said, and when.
+type Moments = Vec<(Time, u64)>;
+
 /// A hold as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -107,7 +110,7 @@ pub struct StoredHold {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lost: Option<Time>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    busy: Vec<(ContainerName, DeviceId, Vec<(Time, u64)>)>,
+    busy: Vec<(ContainerName, DeviceId, Moments)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     reported: Vec<(ContainerName, HeldDevice)>,
 }

@@ -23,7 +23,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Command {
     /// All services of the control plane in one process
-    Controller(controller::Args),
+    Controller(Box<controller::Args>),
     /// The scheduler, standalone and as an extender of kube-scheduler
     Scheduler(scheduler::Args),
     /// The admission webhook
@@ -45,7 +45,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let args = Args::parse();
     let outcome = match args.command {
-        Command::Controller(args) => flags::block_on(controller::run(args)),
+        Command::Controller(args) => flags::block_on(controller::run(*args)),
         Command::Scheduler(args) => flags::block_on(scheduler::run(args)),
         Command::Webhook(args) => flags::block_on(webhook::run(args)),
         Command::Dashboard(args) => flags::block_on(dashboard::run(args)),

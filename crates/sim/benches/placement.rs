@@ -81,7 +81,7 @@ impl Cluster {
             let begin = used();
             self.snapshot.reckon_worth();
             self.engine.prepare(&self.snapshot, &self.policy);
-            self.reckoning += (used() - begin);
+            self.reckoning += used() - begin;
             self.reckonings += 1;
         }
         let begin = used();
@@ -96,7 +96,7 @@ impl Cluster {
         } else {
             self.snapshot.remove_pod(&uid);
         }
-        self.deciding += (used() - begin);
+        self.deciding += used() - begin;
         self.decisions += 1;
     }
 

@@ -16,7 +16,9 @@ const COLOURS: [&str; 8] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 
 /// The mean curve of each contestant, over all lists and seeds given: percent of capacity that lies idle though it is asked for.
 pub fn svg(cells: &[Cell]) -> String {
-    let mut lines: Vec<(String, BTreeMap<u32, (f64, u32)>)> = Vec::new();
+    /// By percent asked for: the sum of what lay idle, and of how many.
+    type Sums = BTreeMap<u32, (f64, u32)>;
+    let mut lines: Vec<(String, Sums)> = Vec::new();
     for cell in cells {
         let at = lines.iter().position(|(name, _)| *name == cell.contestant).unwrap_or_else(|| {
             lines.push((cell.contestant.clone(), BTreeMap::new()));

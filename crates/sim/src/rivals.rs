@@ -119,7 +119,7 @@ impl Yard {
             *counts.entry(Want { memory: 0, ..self.want(request) }).or_default() += 1;
         }
         let mut order: Vec<(Want, u64)> = counts.into_iter().collect();
-        order.sort_by(|a, b| b.1.cmp(&a.1));
+        order.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let mut sum = 0;
         let enough = |(_, count): &(Want, u64)| {
             let more = sum * 100 < target.len() as u64 * 95;

@@ -1,7 +1,5 @@
 //! The API reference is written from the custom resource definitions under `deploy/crds`: one section per kind, one table per object.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::Path;
 
 use serde_json::Value;
