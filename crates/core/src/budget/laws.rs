@@ -257,7 +257,7 @@ proptest! {
 
     /// Killed at any moment and brought back from what is stored, an account ends where an undisturbed one ends.
     #[test]
-    fn a_restart_at_any_moment_changes_nothing(lives in lives(), amount in 0i64..200, checkpoint in 1u64..END * 1000, killed in 0u64..100_000) {
+    fn a_restart_from_what_was_stored_changes_nothing(lives in lives(), amount in 0i64..200, checkpoint in 1u64..END * 1000, killed in 0u64..100_000) {
         let mut undisturbed = team(rule(amount, Basis::Held));
         let facts = facts(&lives);
         facts.iter().for_each(|fact| tell(&mut undisturbed, fact));
@@ -270,7 +270,7 @@ proptest! {
 
         // The second life: accounts as the first one stored them last, holds as they are known from trail and pods.
         let mut second = Accounting::new(Time(checkpoint));
-        second.restore(key("b"), dying.account(&key("b")).unwrap().clone());
+        second.restore(key("b"), first.account(&key("b")).unwrap().clone());
         second.cover(&"team".into(), vec![key("b")], Time(checkpoint));
         dying.holds().for_each(|hold| second.restore_hold(hold.clone()));
         second.advance(t(END), &PERIOD);
