@@ -99,7 +99,11 @@ fn gm_18_processes_of_a_container_share_its_limit_and_what_one_held_is_free_when
     assert_eq!(first.alloc(700 * MIB), GRANTED);
     assert_eq!(second.alloc(400 * MIB), OUT_OF_MEMORY);
     drop(first);
-    assert_eq!(second.alloc(400 * MIB), GRANTED);
+    // A process that is short of memory looks for dead neighbours every few milliseconds, not at every call.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while second.alloc(400 * MIB) != GRANTED {
+        assert!(std::time::Instant::now() < deadline, "what the first held is still taken");
+    }
 }
 
 #[test]
