@@ -33,6 +33,9 @@ pub struct Args {
     /// Memory per tenant and card, in bytes; the whole of it if absent
     #[arg(long)]
     pub memory: Option<u64>,
+    /// What a context of the driver's takes of that memory, in bytes; contexts come on top of it if absent
+    #[arg(long, default_value_t = 0)]
+    pub context: u64,
     /// Start a keeper, and again if it ends
     #[arg(long)]
     pub keeper: bool,
@@ -246,6 +249,7 @@ fn config(name: &str, part: Part, args: &Args) -> ContainerConfig {
         memory_limit: args.memory.unwrap_or(u64::MAX),
         share_request: request,
         share_limit: limit,
+        context_bytes: args.context,
         gated: part != Part::Whole,
         whole_card: part == Part::Whole,
         ..DeviceConfig::default()
