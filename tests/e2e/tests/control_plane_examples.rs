@@ -273,4 +273,5 @@ fn a_new_policy_is_followed_at_once_and_one_that_cannot_be_followed_changes_noth
     admin.say(&["label", "node", "old", &format!("{}=true", keys::KUBESHARE_NODE)]).unwrap();
     wait_bound(&space, "old");
     policy(&ground, &json!({}));
+    admin.say(&["delete", "node", "policy-0"]).unwrap();
 }

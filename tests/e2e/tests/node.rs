@@ -5,6 +5,7 @@
 
 mod node {
     pub(crate) mod kit;
+    pub(crate) mod load;
 
     mod restart;
     mod share;
