@@ -54,6 +54,9 @@ fn placement() -> anyhow::Result<()> {
     }
     let bench = "target=$(cargo bench -p divvy-sim --bench placement --no-run --message-format=json 2>/dev/null \
                  | grep -o '\"executable\":\"[^\"]*placement-[^\"]*\"' | tail -1 | cut -d'\"' -f4) \
-                 && valgrind --tool=callgrind --callgrind-out-file=/dev/null \"$target\" --few 2000 2>&1 | grep -E 'refs|Collected'";
+                 && valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect=placement::measured \
+                    \"$target\" --untimed 2000 2>&1 \
+                 | awk '/Collected/ { printf \"\\n%d instructions per decision at 1000 nodes\\n\", $4 / 2000; found = 1 } \
+                        END { if (!found) { print \"valgrind counted nothing\"; exit 1 } }'";
     run::run(&mut run::command("sh", &["-c", bench]))
 }

@@ -92,6 +92,9 @@ impl<'a> Trial<'a> {
 
     /// What the pod holds of a device, with one more slice for a container perhaps.
     fn held(&self, device: usize, more: Option<(usize, Role, Charge)>) -> Charge {
+        if !self.given.iter().any(|g| g.device == device) {
+            return more.map_or_else(Charge::default, |(.., slice)| slice);
+        }
         let own = |g: &Given| (g.container, g.role, charge_of(&g.slice, self.devices().get(device)));
         let mut slices: Vec<(usize, Role, Charge)> =
             self.given.iter().filter(|g| g.device == device).map(own).collect();
@@ -112,6 +115,15 @@ impl<'a> Trial<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Gives the only request of the pod this device; false where it does not fit.
+    pub(crate) fn run_on(&mut self, device: usize) -> bool {
+        let [container] = &self.ask.containers[..] else { return false };
+        let [want] = &container.wants[..] else { return false };
+        let Ok(slice) = self.fits(0, container, want, device) else { return false };
+        self.given.push(Given { container: 0, role: container.role, device, slice });
+        true
     }
 
     fn give(

@@ -144,11 +144,7 @@ impl<'a> Attempt<'a> {
         let Some(ask) = &self.pod.ask else {
             return Ok(Answer { score: placer.score_ordinary(self.pod, state) + wishes, grant: None });
         };
-        let terms = Terms {
-            max_tasks: self.policy.max_tasks,
-            time_for_all: placer.time_for_all(),
-            kept: kept.map_or(&[], |k| &k.devices),
-        };
+        let terms = self.terms(kept, placer.time_for_all());
         let mut trial = Trial::new(state, ask, self.snapshot.kinds(), terms);
         trial.run(placer)?;
         let (score, grant) = (placer.score(&trial) + wishes, trial.grant(name, self.now));
@@ -160,10 +156,24 @@ impl<'a> Attempt<'a> {
 
     /// The best node, from memory; an error where it must be asked for.
     pub(crate) fn recall(&self, board: &mut Board) -> Result<Option<Spot>, board::Unfit> {
-        let Some(ix) = board.find(self.snapshot, self.policy, self.pod, self)? else { return Ok(None) };
-        let Some(state) = self.snapshot.node_at(ix) else { return Err(board::Unfit) };
-        let answer = self.ask(ix, state).map_err(|_| board::Unfit)?;
-        Ok(Some(Spot { node: ix, grant: answer.grant, volumes: Vec::new() }))
+        let Some(found) = board.find(self.snapshot, self.policy, self.pod, self)? else { return Ok(None) };
+        let node = found.node;
+        let Some(state) = self.snapshot.node_at(node) else { return Err(board::Unfit) };
+        let grant = match (found.device, &self.pod.ask) {
+            (Some(device), Some(ask)) => {
+                let mut trial = Trial::new(state, ask, self.snapshot.kinds(), self.terms(None, false));
+                if !trial.run_on(device) {
+                    return Err(board::Unfit);
+                }
+                Some(trial.grant(self.placement(state).name(), self.now))
+            }
+            _ => self.ask(node, state).map_err(|_| board::Unfit)?.grant,
+        };
+        Ok(Some(Spot { node, grant, volumes: Vec::new() }))
+    }
+
+    fn terms(&self, kept: Option<&'a KeptNode>, time_for_all: bool) -> Terms<'a> {
+        Terms { max_tasks: self.policy.max_tasks, time_for_all, kept: kept.map_or(&[], |k| &k.devices) }
     }
 
     /// The best node, by asking all of them; or what they said.
@@ -254,5 +264,9 @@ pub(crate) fn left(book: &Book) -> u32 {
 
 /// `part` of `whole` in thousandths, rounded down.
 pub(crate) fn thousandths(part: u64, whole: u64) -> u32 {
-    if whole == 0 { 0 } else { (u128::from(part) * 1000 / u128::from(whole)).min(1000) as u32 }
+    match part.checked_mul(1000) {
+        _ if whole == 0 => 0,
+        Some(part) => (part / whole).min(1000) as u32,
+        None => (u128::from(part) * 1000 / u128::from(whole)).min(1000) as u32,
+    }
 }

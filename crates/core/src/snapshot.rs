@@ -188,6 +188,11 @@ impl NodeState {
         self.models.get(device).copied().unwrap_or(u16::MAX)
     }
 
+    /// The models of all its devices, by place in [`Snapshot::models`].
+    pub(crate) fn models(&self) -> &Arc<[u16]> {
+        &self.models
+    }
+
     /// Does it have a device of this kind?
     pub fn has(&self, kind: DeviceKind) -> bool {
         self.node.inventory.devices.iter().any(|d| d.kind == kind)

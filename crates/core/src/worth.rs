@@ -9,6 +9,7 @@ mod mix;
 mod prices;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::ask::ModelRule;
 use crate::device::DeviceKind;
@@ -87,7 +88,7 @@ pub(crate) struct Rest {
     /// What is left of each device, in thousandths; nothing of one that takes no new work.
     pub(crate) left: Vec<u16>,
     /// The model of each device.
-    models: Vec<u16>,
+    models: Arc<[u16]>,
     /// Wholly free devices.
     pub(crate) free: u16,
     /// All its devices are of one model.
@@ -99,6 +100,8 @@ pub(crate) struct Rest {
     several: Usable,
     /// What is left of all devices together.
     sum: f32,
+    /// All it is worth, with the CPU and memory there are.
+    whole: f32,
 }
 
 /// How good a choice is: more is better. Whole steps of lost worth, then the tightest device, then the fewest free ones.
@@ -112,7 +115,8 @@ const PREFERENCE: i32 = 4096;
 
 impl Rating {
     fn of(loss: f32, tight: u16, free: u16, preference: usize) -> Rating {
-        let steps = (loss / STEP).round() as i32 + PREFERENCE * preference.min(6) as i32;
+        // Rounded by hand: `round` is a call on machines that are not asked whether they can do it.
+        let steps = (loss / STEP + 0.5f32.copysign(loss)) as i32 + PREFERENCE * preference.min(6) as i32;
         let steps = steps.clamp(-(1 << STEP_BITS) + 1, (1 << STEP_BITS) - 1);
         Rating(-((steps << STEP_BITS) + (i32::from(tight.min(1000)) << 5) + i32::from(free.min(31))))
     }
@@ -279,25 +283,25 @@ impl Worth {
         self.named.get(usize::from(model)).map_or(Usable::default(), |by| by[usize::from(left).min(WHOLE)])
     }
 
-    /// What a node is still worth to requests for several devices, when of its free devices these are `gone`.
-    fn several(&self, rest: &Rest, gone: &[usize]) -> Usable {
-        if self.several.is_empty() || rest.free == 0 {
+    /// What so many wholly free devices of a model are worth to requests for several devices.
+    fn several_of(&self, model: u16, free: usize) -> Usable {
+        self.several.get(usize::from(model)).map_or(Usable::default(), |by| by[free.min(MANY)])
+    }
+
+    /// What a node is still worth to requests for several devices, when so many of its free devices are `gone`, which are among `taken`.
+    fn several_without(&self, rest: &Rest, taken: &[(usize, u16)], gone: usize) -> Usable {
+        if rest.free == 0 {
             return Usable::default();
         }
-        let of = |model: u16, free: usize| {
-            self.several.get(usize::from(model)).map_or(Usable::default(), |by| by[free.min(MANY)])
-        };
         if rest.uniform {
-            return of(rest.models[0], usize::from(rest.free) - gone.len());
+            return self.several_of(rest.models[0], usize::from(rest.free) - gone);
         }
-        let mut seen: Vec<u16> = Vec::new();
+        let is_gone = |d: usize| taken.iter().any(|(device, after)| *device == d && usize::from(*after) < WHOLE);
         let mut sum = Usable::default();
-        for model in &rest.models {
-            if !seen.contains(model) {
-                seen.push(*model);
-                let is_free =
-                    |d: &usize| rest.models[*d] == *model && usize::from(rest.left[*d]) == WHOLE && !gone.contains(d);
-                sum = sum.plus(of(*model, (0..rest.left.len()).filter(is_free).count()));
+        for (first, model) in rest.models.iter().enumerate() {
+            if !rest.models[..first].contains(model) {
+                let own = |d: &usize| rest.models[*d] == *model && usize::from(rest.left[*d]) == WHOLE && !is_gone(*d);
+                sum = sum.plus(self.several_of(*model, (first..rest.left.len()).filter(own).count()));
             }
         }
         sum
@@ -314,7 +318,7 @@ impl Worth {
     /// Values what is left of a node: call it whenever that has changed.
     pub(crate) fn value(&self, rest: &mut Rest) {
         let (mut value, mut cpu, mut memory, mut named) = (0.0, 0.0, 0.0, Usable::default());
-        for (left, model) in rest.left.iter().zip(&rest.models) {
+        for (left, model) in rest.left.iter().zip(&*rest.models) {
             let filling = self.filling(*left);
             value += filling.value;
             cpu += filling.cpu;
@@ -323,18 +327,17 @@ impl Worth {
         }
         (rest.value, rest.needs_cpu, rest.needs_memory, rest.named) = (value, cpu, memory, named);
         rest.free = rest.left.iter().filter(|left| usize::from(**left) == WHOLE).count() as u16;
-        rest.several = self.several(rest, &[]);
+        rest.several = self.several_without(rest, &[], 0);
         rest.sum = rest.left.iter().map(|left| f32::from(*left)).sum();
+        rest.whole = self.shared(value, cpu, memory, rest, (0, 0)) + named.with(rest.cpu) + rest.several.with(rest.cpu);
     }
 
     /// How good it is to take so much CPU and memory of a node, and to leave so much of these devices. `preference` is the place of
     /// the least wanted of them in the pod's list of models.
     pub(crate) fn rate(&self, rest: &Rest, cpu: u64, memory: u64, taken: &[(usize, u16)], preference: usize) -> Rating {
-        let before = self.shared(rest.value, rest.needs_cpu, rest.needs_memory, rest, (0, 0));
         let (mut value, mut needs_cpu, mut needs_memory) = (rest.value, rest.needs_cpu, rest.needs_memory);
         let (mut named, mut touched, mut sum) = (rest.named, 0.0, rest.sum);
-        let mut gone = Vec::new();
-        let mut one_gone = [0usize; 1];
+        let mut gone = 0;
         for (device, after) in taken {
             let left = rest.left[*device];
             let (had, has) = (self.filling(left), self.filling(*after));
@@ -345,22 +348,14 @@ impl Worth {
             sum -= f32::from(left.saturating_sub(*after));
             let (could, can) = (self.named(rest.models[*device], left), self.named(rest.models[*device], *after));
             named = Usable { value: named.value + can.value - could.value, cpu: named.cpu + can.cpu - could.cpu };
-            if usize::from(left) == WHOLE && *after < left && taken.len() > 1 {
-                gone.push(*device);
-            }
+            gone += usize::from(usize::from(left) == WHOLE && *after < left);
         }
-        let gone: &[usize] = match taken {
-            [(device, after)] if usize::from(rest.left[*device]) == WHOLE && usize::from(*after) < WHOLE => {
-                one_gone[0] = *device;
-                &one_gone
-            }
-            _ => &gone,
-        };
-        let mut loss = before - self.shared(value, needs_cpu, needs_memory, rest, (cpu, memory)) + TOUCHED * touched;
-        let several = if gone.is_empty() { rest.several } else { self.several(rest, gone) };
+        let several = if gone == 0 { rest.several } else { self.several_without(rest, taken, gone) };
         let cpu_left = rest.cpu.saturating_sub(cpu);
-        loss += rest.named.with(rest.cpu) - named.with(cpu_left);
-        loss += rest.several.with(rest.cpu) - several.with(cpu_left);
+        let then = self.shared(value, needs_cpu, needs_memory, rest, (cpu, memory))
+            + named.with(cpu_left)
+            + several.with(cpu_left);
+        let mut loss = rest.whole - then + TOUCHED * touched;
         if self.pack > 0.0 {
             let cpu = cpu_left as f32 / LARGE.0;
             loss += self.pack * (cpu + sum / LARGE.1) / 2.0;
@@ -397,21 +392,25 @@ pub(crate) fn left(book: &Book) -> u16 {
 impl Rest {
     /// What is left of a node, and what that is worth.
     pub(crate) fn of(state: &NodeState, worth: &Worth) -> Rest {
-        let (total, used) = (&state.node().allocatable, state.used());
-        let devices = state.books().iter().enumerate();
-        let nic = |d: usize| state.node().inventory.devices[d].kind == DeviceKind::Nic;
-        let models: Vec<u16> = (0..state.books().len()).map(|d| state.model(d)).collect();
-        let mut rest = Rest {
-            cpu: total.cpu.saturating_sub(used.cpu),
-            memory: total.memory.saturating_sub(used.memory).0 >> 20,
-            // Places stay those of the inventory; what only goes with others has no worth of its own.
-            left: devices.map(|(d, book)| if nic(d) { 0 } else { left(book) }).collect(),
-            uniform: models.windows(2).all(|pair| pair[0] == pair[1]),
-            models,
-            ..Rest::default()
-        };
-        worth.value(&mut rest);
+        let mut rest = Rest::default();
+        rest.refresh(state, worth);
         rest
+    }
+
+    /// Something happened on the node, or there is a new worth.
+    pub(crate) fn refresh(&mut self, state: &NodeState, worth: &Worth) {
+        let (total, used) = (&state.node().allocatable, state.used());
+        self.cpu = total.cpu.saturating_sub(used.cpu);
+        self.memory = total.memory.saturating_sub(used.memory).0 >> 20;
+        // Places stay those of the inventory; what only goes with others has no worth of its own.
+        let devices = state.books().iter().zip(&state.node().inventory.devices);
+        self.left.clear();
+        self.left.extend(devices.map(|(book, device)| if device.kind == DeviceKind::Nic { 0 } else { left(book) }));
+        if self.models.is_empty() || !Arc::ptr_eq(&self.models, state.models()) {
+            self.models = state.models().clone();
+            self.uniform = self.models.windows(2).all(|pair| pair[0] == pair[1]);
+        }
+        worth.value(self);
     }
 }
 

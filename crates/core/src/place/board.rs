@@ -39,6 +39,30 @@ pub(crate) struct Board {
     policy: Option<Policy>,
     by_shape: FixedMap<Shape, usize>,
     lines: Vec<Line>,
+    asked: Asked,
+}
+
+/// Which nodes were asked already in this round: one that changed often is asked once.
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    round: u32,
+    at: Vec<u32>,
+}
+
+impl Asked {
+    /// Begins a round, among so many nodes.
+    fn begin(&mut self, nodes: usize) {
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 || self.at.len() != nodes {
+            (self.round, self.at) = (1, vec![0; nodes]);
+        }
+    }
+
+    /// Is it the first time in this round?
+    fn first(&mut self, node: NodeIx) -> bool {
+        let at = &mut self.at[node.0 as usize];
+        std::mem::replace(at, self.round) != self.round
+    }
 }
 
 /// What nodes answered to one shape.
@@ -60,14 +84,14 @@ enum Ratings {
 }
 
 impl Board {
-    /// The node where the pod goes: absent where none takes it, and an error where this cannot be answered from memory.
+    /// Where the pod goes: absent where no node takes it, and an error where this cannot be answered from memory.
     pub(crate) fn find(
         &mut self,
         snapshot: &Snapshot,
         policy: &Policy,
         pod: &Pod,
         attempt: &Attempt<'_>,
-    ) -> Result<Option<NodeIx>, Unfit> {
+    ) -> Result<Option<Found>, Unfit> {
         if !Rules::is_local(snapshot, pod) {
             return Err(Unfit);
         }
@@ -90,10 +114,15 @@ impl Board {
             return Err(Unfit);
         }
         let placer = placer(placement, attempt);
-        line.catch_up(snapshot, &self.seats, attempt, &*placer, placement);
+        line.catch_up(snapshot, &self.seats, attempt, &*placer, placement, &mut self.asked);
         match line.best(&*placer) {
             Some(best) if kept.contains_key(&best) => Err(Unfit),
-            best => Ok(best),
+            Some(node) => {
+                let seat = self.seats[node.0 as usize].as_ref().filter(|seat| seat.plain);
+                let device = line.simple.as_ref().zip(seat).and_then(|(simple, seat)| simple.device(seat, &line.worth));
+                Ok(Some(Found { node, device }))
+            }
+            None => Ok(None),
         }
     }
 
@@ -119,7 +148,10 @@ impl Board {
                 for ix in changed {
                     let seat = &mut self.seats[ix.0 as usize];
                     self.special -= usize::from(seat.as_ref().is_some_and(|seat| !seat.plain));
-                    *seat = snapshot.node_at(*ix).map(|state| Seat::of(state, worth));
+                    match (&mut *seat, snapshot.node_at(*ix)) {
+                        (Some(seat), Some(state)) => seat.refresh(state, worth),
+                        (seat, state) => *seat = state.map(|state| Seat::of(state, worth)),
+                    }
                     self.special += usize::from(seat.as_ref().is_some_and(|seat| !seat.plain));
                 }
             }
@@ -172,6 +204,14 @@ impl Board {
     }
 }
 
+/// Where a pod goes.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) node: NodeIx,
+    /// On which device, where it wants one and that is known without asking the node.
+    pub(crate) device: Option<usize>,
+}
+
 /// Why a board has no answer: the pod's fate depends on more than single nodes.
 #[derive(Debug)]
 pub(crate) struct Unfit;
@@ -191,6 +231,7 @@ impl Line {
         attempt: &Attempt<'_>,
         placer: &dyn Placer,
         placement: &Placement,
+        asked: &mut Asked,
     ) {
         if let Some(simple) = &mut self.simple {
             simple.meet(snapshot.models());
@@ -201,6 +242,7 @@ impl Line {
         }
         let changed = self.at.and_then(|at| snapshot.changed_since(at)).filter(|changed| changed.len() < seats.len());
         self.at = Some(snapshot.position());
+        asked.begin(seats.len());
         let simple = self.simple.as_ref();
         let ask = |ix: usize| {
             let state = snapshot.node_at(NodeIx(ix as u32))?;
@@ -217,7 +259,7 @@ impl Line {
             (Ratings::Blocks { all, best }, Some(changed)) => {
                 all.resize(seats.len(), NO);
                 best.resize(seats.len().div_ceil(BLOCK), NO);
-                for ix in changed {
+                for ix in changed.iter().filter(|ix| asked.first(**ix)) {
                     let (ix, block) = (ix.0 as usize, ix.0 as usize / BLOCK);
                     let (old, new) = (all[ix], rate(ix));
                     all[ix] = new;
@@ -234,7 +276,7 @@ impl Line {
             }
             (Ratings::Plain(all), Some(changed)) => {
                 all.resize(seats.len(), None);
-                for ix in changed {
+                for ix in changed.iter().filter(|ix| asked.first(**ix)) {
                     all[ix.0 as usize] = ask(ix.0 as usize);
                 }
             }

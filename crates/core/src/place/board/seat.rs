@@ -14,6 +14,11 @@ pub(super) struct Seat {
     pub(super) memory_left: u64,
     pub(super) model: u16,
     pub(super) devices: Vec<Slot>,
+    /// The most share and the most memory that is free on any of its open devices, and how many of them are idle: most nodes that cannot
+    /// take a pod show it here.
+    pub(super) most_share: u32,
+    pub(super) most_memory: u64,
+    pub(super) idle: usize,
 }
 
 /// One device.
@@ -34,11 +39,28 @@ pub(super) struct Slot {
 
 impl Seat {
     pub(super) fn of(state: &NodeState, worth: &Worth) -> Seat {
+        let mut seat = Seat {
+            plain: false,
+            pods_left: 0,
+            rest: Rest::default(),
+            memory_left: 0,
+            model: 0,
+            devices: Vec::with_capacity(state.books().len()),
+            most_share: 0,
+            most_memory: 0,
+            idle: 0,
+        };
+        seat.refresh(state, worth);
+        seat
+    }
+
+    /// Something happened on the node.
+    pub(super) fn refresh(&mut self, state: &NodeState, worth: &Worth) {
         let node = state.node();
+        let devices = &node.inventory.devices;
         let ordinary = |d: &crate::device::Device| {
             d.kind == DeviceKind::Gpu && d.isolation.first() != Some(&Isolation::Mig) && d.bookable_memory().0 < 1 << 50
         };
-        let rest = Rest::of(state, worth);
         let slot = |(book, device): (&crate::ledger::Book, &crate::device::Device)| Slot {
             open: book.open && book.exclusive == 0,
             idle: book.pods == 0,
@@ -50,17 +72,20 @@ impl Seat {
             tasks: book.tasks,
             tasks_left: book.max_tasks.saturating_sub(book.tasks),
         };
-        Seat {
-            plain: node.taints.is_empty()
-                && !node.unschedulable
-                && !node.unready
-                && rest.uniform
-                && node.inventory.devices.iter().all(ordinary),
-            pods_left: node.max_pods.saturating_sub(state.pods().len() as u32),
-            memory_left: node.allocatable.memory.saturating_sub(state.used().memory).0,
-            model: if state.books().is_empty() { 0 } else { state.model(0) },
-            devices: state.books().iter().zip(&node.inventory.devices).map(slot).collect(),
-            rest,
-        }
+        self.rest.refresh(state, worth);
+        self.devices.clear();
+        self.devices.extend(state.books().iter().zip(devices).map(slot));
+        let open = || self.devices.iter().filter(|slot| slot.open);
+        self.most_share = open().map(|slot| slot.share).max().unwrap_or(0);
+        self.most_memory = open().map(|slot| slot.memory).max().unwrap_or(0);
+        self.idle = open().filter(|slot| slot.idle).count();
+        self.plain = node.taints.is_empty()
+            && !node.unschedulable
+            && !node.unready
+            && self.rest.uniform
+            && devices.iter().all(ordinary);
+        self.pods_left = node.max_pods.saturating_sub(state.pods().len() as u32);
+        self.memory_left = node.allocatable.memory.saturating_sub(state.used().memory).0;
+        self.model = if state.books().is_empty() { 0 } else { state.model(0) };
     }
 }

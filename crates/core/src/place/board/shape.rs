@@ -143,23 +143,17 @@ impl Simple {
             return None;
         }
         let Some(gpu) = &self.gpu else { return Some(worth.rate(rest, self.cpu, self.memory_mib, &[], 0)) };
-        if seat.devices.len() < gpu.count {
+        let room = match gpu.memory {
+            _ if gpu.exclusive => seat.idle >= gpu.count,
+            Part::Bytes(bytes) => bytes <= seat.most_memory,
+            Part::Thousandths(_) => true,
+        };
+        if !room || gpu.share > seat.most_share || seat.devices.len() < gpu.count {
             return None;
         }
         let preference = usize::from((*self.preferences.get(usize::from(seat.model))?)?);
         if gpu.count == 1 {
-            let mut best: Option<Rating> = None;
-            for (device, slot) in seat.devices.iter().enumerate() {
-                // The like of the one before is rated like it.
-                if device > 0 && seat.devices[device - 1] == *slot {
-                    continue;
-                }
-                if let Some(after) = self.after(gpu, slot) {
-                    let rating = worth.rate(rest, self.cpu, self.memory_mib, &[(device, after)], preference);
-                    best = best.max(Some(rating));
-                }
-            }
-            return best;
+            return self.best(gpu, seat, worth, preference).map(|(rating, _)| rating);
         }
         let mut taken = [(0usize, 0u16); 64];
         let mut count = 0;
@@ -174,16 +168,40 @@ impl Simple {
         (count == gpu.count).then(|| worth.rate(rest, self.cpu, self.memory_mib, &taken[..count], preference))
     }
 
+    /// The device of a plain node on which a pod that wants one goes.
+    pub(super) fn device(&self, seat: &Seat, worth: &Worth) -> Option<usize> {
+        let gpu = self.gpu.as_ref().filter(|gpu| gpu.count == 1)?;
+        self.best(gpu, seat, worth, 0).map(|(_, device)| device)
+    }
+
+    /// The best of its devices, the first of equally good ones.
+    fn best(&self, gpu: &Gpu, seat: &Seat, worth: &Worth, preference: usize) -> Option<(Rating, usize)> {
+        let mut best: Option<(Rating, usize)> = None;
+        for (device, slot) in seat.devices.iter().enumerate() {
+            // The like of the one before is rated like it.
+            if device > 0 && seat.devices[device - 1] == *slot {
+                continue;
+            }
+            if let Some(after) = self.after(gpu, slot) {
+                let rating = worth.rate(&seat.rest, self.cpu, self.memory_mib, &[(device, after)], preference);
+                if best.is_none_or(|(top, _)| rating > top) {
+                    best = Some((rating, device));
+                }
+            }
+        }
+        best
+    }
+
     /// What would be left of a device, in thousandths; absent where the pod does not fit.
     fn after(&self, gpu: &Gpu, slot: &Slot) -> Option<u16> {
         let memory = match gpu.memory {
             Part::Bytes(bytes) => bytes,
             Part::Thousandths(part) => slot.bookable * part / 1000,
         };
-        let fits = slot.open
+        let fits = gpu.share <= slot.share
+            && slot.open
             && (slot.idle || !gpu.exclusive)
             && memory <= slot.memory
-            && gpu.share <= slot.share
             && slot.tasks_left > 0
             && slot.tasks < self.max_tasks;
         if !fits {
@@ -193,7 +211,11 @@ impl Simple {
             return Some(0);
         }
         let part = |left: u64, total: u64| (left * 1000).checked_div(total).unwrap_or(0).min(1000);
-        let share = part(u64::from(slot.share - gpu.share), u64::from(slot.share_total));
+        let share = match slot.share_total {
+            // Of all time there is, thousandths are what is counted.
+            1000 => u64::from(slot.share - gpu.share),
+            total => part(u64::from(slot.share - gpu.share), u64::from(total)),
+        };
         let left =
             if slot.memory_total == 0 { share } else { share.min(part(slot.memory - memory, slot.memory_total)) };
         Some(left as u16)
