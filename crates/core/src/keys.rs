@@ -125,6 +125,8 @@ pub const CHARGED_NAMESPACE: &str = "divvy.dev/charged-namespace";
 
 /// The scheduler's name.
 pub const SCHEDULER: &str = "divvy";
+/// The ConfigMap in which it keeps what namespaces have used.
+pub const FAIR_SHARE: &str = "divvy-fair-share";
 
 // --- KubeShare ---
 pub const KUBESHARE_DOMAIN: &str = "sharedgpu/";

@@ -25,7 +25,7 @@ pub use fair::FairShare;
 pub use gang::minimum as gang_minimum;
 
 /// What the scheduler remembers from plan to plan: what namespaces have used, and answers of nodes that did not change. All of it can
-/// be lost: a fresh engine makes valid plans too.
+/// be lost: a fresh engine makes valid plans too. What namespaces have used is worth keeping, so that turns stay fair.
 #[derive(Clone, Debug, Default)]
 pub struct Engine {
     /// What namespaces have used.
@@ -78,6 +78,12 @@ impl Engine {
         let plan = round.plan;
         snapshot.rollback(checkpoint);
         plan
+    }
+
+    /// What namespaces have used until now, to be kept for whoever schedules next.
+    pub fn used(&mut self, snapshot: &Snapshot, policy: &Policy, now: Time) -> &FairShare {
+        self.fair.pass(snapshot.held(), policy.queue.half_life, now);
+        &self.fair
     }
 
     /// Where one waiting pod would go now, and with what; or why nowhere. Nothing is changed, nothing is remembered of it.

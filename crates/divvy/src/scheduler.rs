@@ -8,6 +8,7 @@ use divvy_cluster::change::{Feed, watches};
 use divvy_cluster::lease::{self, Standing};
 use divvy_cluster::{Failure, KubeEffects};
 use divvy_scheduler::extender;
+use divvy_scheduler::memory::Memory;
 use divvy_scheduler::metrics::Metrics;
 use divvy_scheduler::run::{Options, Scheduler, always_leading, channel};
 use divvy_service::http;
@@ -74,6 +75,12 @@ pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags
         let routes = extender::routes(ask.clone(), reader.clone(), standing.clone());
         service.tasks.add("extender", http::serve(listener, routes, None, stop.clone()));
     }
+    let (memory, keeper) = Memory::new();
+    let keeping = keeper.keep(service.client.clone(), common.namespace.clone(), standing.clone(), stop.clone());
+    service.tasks.add("memory", async move {
+        keeping.await;
+        Ok(())
+    });
     let scheduler = Scheduler {
         options: Options { name: flags.scheduler_name.clone(), at_once: flags.binds_at_once.max(1) },
         effects: KubeEffects::new(service.client.clone(), &flags.scheduler_name),
@@ -82,6 +89,7 @@ pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags
         reader,
         questions,
         standing,
+        memory,
         metrics: Metrics::register(&mut service.registry),
         health: service.health.clone(),
     };

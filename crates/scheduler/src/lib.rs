@@ -9,7 +9,8 @@
 //! ```
 //!
 //! [`World`] is everything the scheduler knows, and is not async: it is told what changed and what became of its effects, and says
-//! what to do next. [`run`](mod@run) carries that out. Nothing is written down but grants: a restart lists pods and is whole again.
+//! what to do next. [`run`](mod@run) carries that out. Nothing is written down but grants, and what
+//! namespaces have used ([`memory`]): a restart lists pods and is whole again.
 //!
 //! **One bind, one write.** A pod is booked in memory, then bound with its grant in the Binding itself, on the version the decision was
 //! made on. If the pod changed, nothing happens and it is looked at again; if the answer is lost, the pod is looked at before anything
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 pub mod extender;
+pub mod memory;
 pub mod metrics;
 pub mod run;
 pub mod world;

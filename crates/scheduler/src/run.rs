@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::extender::Question;
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::world::World;
 
@@ -71,6 +72,8 @@ pub struct Scheduler<E> {
     pub questions: mpsc::Receiver<Question>,
     /// Whether this replica decides.
     pub standing: watch::Receiver<Standing>,
+    /// What namespaces have used, kept for whoever leads next.
+    pub memory: Memory,
     /// What is told to Prometheus.
     pub metrics: Metrics,
     /// What is told to Kubernetes' probes.
@@ -163,11 +166,13 @@ impl<E: Effects> Loop<E> {
                     self.take_in(&mut gulp);
                 }
                 Some(question) = self.parts.questions.recv() => self.answer(question),
+                Some(used) = self.parts.memory.recalled.recv() => self.world.recall(used, now()),
                 _ = tick.tick() => {
                     self.world.tick(now());
                     if shown.elapsed() > SHOW {
                         shown = Instant::now();
                         self.parts.metrics.show(&self.world, now());
+                        self.parts.memory.kept.send_replace(self.world.used(now()));
                     }
                 }
                 () = std::future::ready(()), if more => {}

@@ -23,6 +23,7 @@ use divvy_cluster::Effect;
 use divvy_cluster::change::Kind;
 use divvy_cluster::effect::Target;
 use divvy_core::id::{GangKey, NodeName, PodUid};
+use divvy_core::schedule::FairShare;
 use divvy_core::snapshot::{NodeIx, Position, Snapshot};
 use divvy_core::time::Time;
 use divvy_core::{Engine, keys};
@@ -146,6 +147,16 @@ impl World {
             relist: false,
             counts: Counts::default(),
         }
+    }
+
+    /// What namespaces have used until now.
+    pub fn used(&mut self, now: Time) -> FairShare {
+        self.engine.used(&self.snapshot, &self.policy.scheduling, now).clone()
+    }
+
+    /// What the leader before us remembered of what namespaces have used.
+    pub fn recall(&mut self, used: FairShare, now: Time) {
+        self.engine.fair.recall(used, self.policy.scheduling.queue.half_life, now);
     }
 
     /// The cluster as known now.

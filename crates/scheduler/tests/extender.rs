@@ -63,6 +63,7 @@ async fn start(nodes: &[Value], standing: watch::Receiver<Standing>) -> Bench {
         relist,
         reader,
         questions,
+        memory: divvy_scheduler::memory::Memory::none(),
         standing,
         metrics: Metrics::register(&mut Registry::default()),
         health: Health::new(),

@@ -91,6 +91,7 @@ async fn the_schedulers_own_loop_runs_on_it_too() {
         relist,
         reader: PodReader::default(),
         questions,
+        memory: divvy_scheduler::memory::Memory::none(),
         standing: always_leading(),
         metrics: Metrics::register(&mut Default::default()),
         health: divvy_service::Health::new(),
