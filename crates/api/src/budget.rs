@@ -1,27 +1,31 @@
 //! Budgets, what people book on them, what was charged, and quotas: as custom resources, and the way from those to the core.
 //!
 //! - [`spec`]: `GpuBudget` (a namespace's own), `ClusterGpuBudget` (for the namespaces a selector chooses, one balance each or one for
-//!   all), `GpuBudgetEntry` (top-up, credit, debit), `GpuCharges` (the audit trail of one namespace and hour).
+//!   all); [`status`] is how both stand.
+//! - [`entry`] is `GpuBudgetEntry` (top-up, credit, debit), [`charges`] is `GpuCharges` (the audit trail of one namespace and hour).
 //! - [`quota`] is `GpuQuota`.
 //! - [`read`]: what a budget's or quota's words mean to the core; every mistake at once.
 //! - [`length`]: lengths of time as people write them (`150m`, `1d12h`).
 
+pub mod charges;
+pub mod entry;
 pub mod length;
 pub mod quota;
 pub mod read;
 pub mod spec;
+pub mod status;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::wire::{Meta, Watched};
 
+pub use charges::{GpuCharges, GpuChargesSpec};
+pub use entry::{GpuBudgetEntry, GpuBudgetEntrySpec};
 pub use quota::{GpuQuota, GpuQuotaSpec, GpuQuotaStatus};
 pub use read::{BudgetTerms, Period, Unit, read_amount, read_budget, read_quota};
-pub use spec::{
-    BudgetSpec, BudgetStatus, ClusterGpuBudget, ClusterGpuBudgetSpec, GpuBudget, GpuBudgetEntry, GpuBudgetEntrySpec,
-    GpuBudgetSpec, GpuCharges, GpuChargesSpec, State,
-};
+pub use spec::{BudgetSpec, ClusterGpuBudget, ClusterGpuBudgetSpec, GpuBudget, GpuBudgetSpec};
+pub use status::{BudgetStatus, State};
 
 /// One of our custom resources as it is watched: metadata cut down, specification and status whole.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

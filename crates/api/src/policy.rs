@@ -7,6 +7,7 @@ pub mod spec;
 
 use std::sync::Arc;
 
+use divvy_core::budget::Price;
 use divvy_core::device::Inventory;
 use divvy_core::policy::Policy;
 use divvy_core::units::{Bytes, Share};
@@ -27,6 +28,8 @@ pub struct ClusterPolicy {
     pub dialects: DialectConfig,
     /// About devices.
     pub devices: Devices,
+    /// What an hour of a whole device costs where a budget says nothing, by part of the model's name.
+    pub prices: Vec<(Arc<str>, Price)>,
 }
 
 /// What is said about devices.
@@ -80,6 +83,9 @@ impl ClusterPolicy {
         take("devices");
         take("modelPrices");
         let devices = spec.devices.clone().unwrap_or_default();
+        let prices = spec.model_prices.iter().flatten();
+        let prices =
+            prices.map(|(model, thousandths)| (Arc::from(model.as_str()), Price(thousandths.saturating_mul(1000))));
         let dialects: DialectConfig = match dialects {
             None | Some(Value::Null) => DialectConfig::default(),
             Some(value) => serde_json::from_value(value).map_err(|e| problem("dialects: ", e))?,
@@ -90,6 +96,7 @@ impl ClusterPolicy {
         }
         Ok(ClusterPolicy {
             dialects,
+            prices: prices.collect(),
             scheduling: serde_json::from_value(json).map_err(|e| problem("", e))?,
             devices: Devices {
                 memory: Share(devices.memory_oversubscription.unwrap_or(1000)),

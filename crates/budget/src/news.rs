@@ -1,9 +1,10 @@
 //! What the controller hears.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use divvy_api::budget::{BudgetObject, ClusterBudgetObject, EntryObject, QuotaObject};
-use divvy_core::ask::Class;
+use divvy_api::policy::ClusterPolicy;
 use divvy_core::budget::{Cut, Page};
 use divvy_core::device::Inventory;
 use divvy_core::id::{Namespace, NodeName, PodUid};
@@ -41,8 +42,8 @@ pub enum News {
     PodGone(PodUid),
     /// A node's journal says this.
     Page(Page),
-    /// The policy says this of pods about which nobody says anything.
-    Class(Class),
+    /// The policy in force: the class of pods about which nobody says anything, prices about which no budget does.
+    Policy(Arc<ClusterPolicy>),
     /// Everything of a kind has been told.
     Complete(Kind),
 }
@@ -77,10 +78,20 @@ pub enum Kind {
     Nodes,
     /// Pods.
     Pods,
+    /// The policy.
+    Policy,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 7] =
-        [Kind::Budgets, Kind::Clusters, Kind::Entries, Kind::Quotas, Kind::Namespaces, Kind::Nodes, Kind::Pods];
+    pub const ALL: [Kind; 8] = [
+        Kind::Budgets,
+        Kind::Clusters,
+        Kind::Entries,
+        Kind::Quotas,
+        Kind::Namespaces,
+        Kind::Nodes,
+        Kind::Pods,
+        Kind::Policy,
+    ];
 }

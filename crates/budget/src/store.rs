@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use divvy_api::budget::spec::{BookBucket, BookEntry, Books, Interval};
+use divvy_api::budget::status::{BookBucket, BookEntry, Books, Interval};
 use divvy_core::budget::cost::HeldDevice;
 use divvy_core::budget::report::Counter;
 use divvy_core::budget::timeline;
@@ -44,7 +44,7 @@ pub fn books(account: &Account, at: Time) -> Books {
         (id.to_string(), BookEntry { kind, amount: e.amount.exact(), at: e.at.0 })
     };
     Books {
-        at: at.0,
+        at: at.max(account.decided).0,
         since: account.since.0,
         through: account.through.0,
         empty_since: account.empty_since.map(|t| t.0),
@@ -84,6 +84,7 @@ pub fn account(books: &Books, terms: Terms, window: usize) -> Option<Account> {
         timeline: Timeline::of(books.out.iter().map(interval)),
         empty_since: books.empty_since.map(Time),
         through: Time(books.through),
+        decided: Time(0),
     })
 }
 

@@ -17,9 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use divvy_api::budget::spec::{NamespaceSelector, Per};
-use divvy_api::budget::{BudgetObject, ClusterBudgetObject, EntryObject, read_budget};
+use divvy_api::budget::{BudgetObject, ClusterBudgetObject, EntryObject};
+use divvy_api::policy::ClusterPolicy;
 use divvy_core::ask::Class;
-use divvy_core::budget::{AccountKey, Accounting};
+use divvy_core::budget::{AccountKey, Accounting, Price};
 use divvy_core::id::{Namespace, NodeName, PodUid};
 use divvy_core::keys;
 use divvy_core::time::Time;
@@ -77,6 +78,8 @@ pub struct Treasury {
     /// Classes that were written and have not come back by the watch yet.
     classing: BTreeMap<PodUid, (Class, Time)>,
     class: Class,
+    /// What models cost about which a budget says nothing.
+    prices: Vec<(Arc<str>, Price)>,
     complete: BTreeSet<Kind>,
 }
 
@@ -99,6 +102,7 @@ impl Treasury {
             stopping: BTreeMap::new(),
             classing: BTreeMap::new(),
             class: Class::Guarantee,
+            prices: Vec::new(),
             complete: BTreeSet::new(),
         }
     }
@@ -163,10 +167,24 @@ impl Treasury {
             News::Pod(facts) => self.pod(*facts, now),
             News::PodGone(uid) => self.pod_gone(&uid, now),
             News::Page(page) => self.page(&page, now),
-            News::Class(class) => self.class = class,
+            News::Policy(policy) => self.policy(&policy),
             News::Complete(kind) => {
                 self.complete.insert(kind);
             }
+        }
+    }
+
+    /// The policy is like this now: budgets without prices of their own are read anew.
+    fn policy(&mut self, policy: &ClusterPolicy) {
+        self.class = policy.scheduling.class;
+        if self.prices == policy.prices {
+            return;
+        }
+        self.prices = policy.prices.clone();
+        self.templates.values_mut().for_each(|template| template.read_anew(&policy.prices));
+        for (key, mut budget) in self.budgets.clone() {
+            budget.read_anew(&policy.prices);
+            self.put(key, budget);
         }
     }
 
@@ -176,14 +194,14 @@ impl Treasury {
             AccountKey { namespace: Some(Namespace::from(meta.namespace.as_str())), name: meta.name.as_str().into() };
         let template = meta.labels.get(keys::BUDGET_TEMPLATE).cloned();
         let origin = Origin::Own { template };
-        self.put(key, Budget::new(meta, object.spec.budget, origin, object.status));
+        self.put(key, Budget::new(meta, object.spec.budget, origin, object.status, &self.prices));
     }
 
     fn cluster(&mut self, object: ClusterBudgetObject) {
         let (name, spec) = (object.metadata.name.clone(), object.spec);
         let key = AccountKey { namespace: None, name: name.as_str().into() };
         let origin = Origin::Cluster { selector: spec.selector };
-        let budget = Budget::new(&object.metadata, spec.budget, origin, object.status);
+        let budget = Budget::new(&object.metadata, spec.budget, origin, object.status, &self.prices);
         match spec.per {
             Per::Namespace => {
                 self.budget_gone(&key);
@@ -216,9 +234,15 @@ impl Treasury {
         self.calendars.0.insert(key.clone(), terms.period.clone());
         let Some(accounting) = &mut self.accounting else { return };
         if known.as_ref() != Some(&terms) {
+            let costs_otherwise = known.as_ref().is_some_and(|known| known.terms.cost != terms.terms.cost);
             accounting.put_account(&key, terms.terms, created, terms.period.window(), &self.calendars);
             if turned {
                 accounting.reschedule(&key, &self.calendars);
+            }
+            if costs_otherwise {
+                // From when on pods cost something else is in their books, to be stored with them.
+                let at = accounting.at();
+                self.may_cover(&key).iter().for_each(|namespace| self.touch_namespace(namespace, at));
             }
         }
         if known.is_none() || before.is_none_or(|b| b.origin != self.budgets[&key].origin) {
@@ -240,11 +264,15 @@ impl Treasury {
 
     /// Says anew which budgets cover the namespaces a budget may be about.
     fn cover_all(&mut self, key: &AccountKey, from: Option<Time>) {
-        let namespaces: Vec<Namespace> = match &key.namespace {
+        self.may_cover(key).iter().for_each(|namespace| self.cover(namespace, from));
+    }
+
+    /// The namespaces a budget may be about.
+    fn may_cover(&self, key: &AccountKey) -> Vec<Namespace> {
+        match &key.namespace {
             Some(namespace) => vec![namespace.clone()],
             None => self.namespaces.keys().cloned().collect(),
-        };
-        namespaces.iter().for_each(|namespace| self.cover(namespace, from));
+        }
     }
 
     /// Says anew which budgets cover a namespace.
@@ -278,9 +306,4 @@ impl Treasury {
     fn chosen<'a>(&'a self, selector: &'a NamespaceSelector) -> impl Iterator<Item = &'a Namespace> {
         self.namespaces.iter().filter(|(_, labels)| selector.chooses(labels)).map(|(name, _)| name)
     }
-}
-
-/// Reads what a budget says.
-fn read(spec: &divvy_api::budget::BudgetSpec) -> Result<divvy_api::budget::BudgetTerms, Vec<String>> {
-    read_budget(spec)
 }

@@ -1,7 +1,6 @@
 //! What the controller wants written, as data.
 
-use divvy_api::budget::spec::{BudgetSpec, GpuChargesSpec};
-use divvy_api::budget::{BudgetStatus, GpuQuotaStatus};
+use divvy_api::budget::{BudgetSpec, BudgetStatus, GpuChargesSpec, GpuQuotaStatus};
 use divvy_cluster::effect::Target;
 use divvy_core::ask::Class;
 use divvy_core::budget::{AccountKey, Cut};

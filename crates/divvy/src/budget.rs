@@ -2,12 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use divvy_api::budget::length;
-use divvy_api::policy::ClusterPolicy;
 use divvy_budget::journals::HttpJournals;
 use divvy_budget::metrics::Metrics;
 use divvy_budget::news::News;
@@ -16,7 +14,6 @@ use divvy_budget::run::{Clock, Controller, poll_journals, watches};
 use divvy_budget::treasury::Settings;
 use divvy_cluster::Failure;
 use divvy_cluster::lease::{self, Standing};
-use divvy_cluster::policy::follow_policy;
 use divvy_service::http;
 use divvy_service::tls::Certificate;
 use tokio::sync::{mpsc, watch};
@@ -75,26 +72,7 @@ pub(crate) fn add(service: &mut Service, common: &Common, flags: &BudgetFlags) -
     let (client, metrics) = (service.client.clone(), Metrics::register(&mut service.registry));
     let (to, news) = mpsc::channel::<News>(4096);
 
-    let (set_policy, policy) = watch::channel(Arc::<ClusterPolicy>::default());
-    let (followed, mut classes, tell) = (client.clone(), policy.clone(), to.clone());
-    let ending = stop.clone();
-    service.tasks.add("budget: policy", async move {
-        let pass_on = async {
-            while classes.changed().await.is_ok() {
-                let class = classes.borrow_and_update().scheduling.class;
-                if tell.send(News::Class(class)).await.is_err() {
-                    break;
-                }
-            }
-        };
-        tokio::select! {
-            () = follow_policy(followed, set_policy) => {}
-            () = pass_on => {}
-            () = ending.requested() => {}
-        }
-        Ok(())
-    });
-    for (name, watching) in watches(&client, &to, &policy) {
+    for (name, watching) in watches(&client, &to) {
         let ending = stop.clone();
         service.tasks.add(name, async move {
             tokio::select! {

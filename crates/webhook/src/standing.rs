@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use divvy_api::budget::spec::{NamespaceSelector, Per, PriorityClasses, State};
-use divvy_api::budget::{BudgetObject, ClusterBudgetObject, QuotaObject, read_quota};
+use divvy_api::budget::spec::{NamespaceSelector, Per, PriorityClasses};
+use divvy_api::budget::{BudgetObject, ClusterBudgetObject, QuotaObject, State, read_quota};
 use divvy_core::ask::{Class, GpuAsk};
 use divvy_core::id::{Model, Namespace};
 use divvy_core::quota::{Held, Quotas, Usage};

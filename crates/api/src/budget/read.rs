@@ -87,10 +87,10 @@ fn time(text: &str) -> Option<Amount> {
     i64::try_from(millis.checked_mul(1000)?).ok().map(Amount::micros)
 }
 
-/// Reads a budget, or tells all that is wrong with it.
-pub fn read_budget(spec: &BudgetSpec) -> Result<BudgetTerms, Vec<String>> {
+/// Reads a budget, or tells all that is wrong with it. What models cost about which it says nothing is in `usual`.
+pub fn read_budget(spec: &BudgetSpec, usual: &[(Arc<str>, Price)]) -> Result<BudgetTerms, Vec<String>> {
     let mut wrong = Vec::new();
-    let (unit, amount, prices) = what(spec, &mut wrong);
+    let (unit, amount, prices) = what(spec, usual, &mut wrong);
     let mut millis = |field: &str, text: Option<&String>| -> u64 {
         let Some(text) = text else { return 0 };
         length::millis(text).unwrap_or_else(|| {
@@ -158,7 +158,7 @@ pub fn read_budget(spec: &BudgetSpec) -> Result<BudgetTerms, Vec<String>> {
 }
 
 /// Unit, amount and prices.
-fn what(spec: &BudgetSpec, wrong: &mut Vec<String>) -> (Unit, Amount, Prices) {
+fn what(spec: &BudgetSpec, usual: &[(Arc<str>, Price)], wrong: &mut Vec<String>) -> (Unit, Amount, Prices) {
     match (&spec.gpu_time, &spec.money) {
         (Some(text), None) => {
             let amount = read_amount(&Unit::Time, text).unwrap_or_else(|problem| {
@@ -185,12 +185,11 @@ fn what(spec: &BudgetSpec, wrong: &mut Vec<String>) -> (Unit, Amount, Prices) {
                 by_model.extend(price(format!("money.prices.{model}"), text).map(|p| (Arc::from(model.as_str()), p)));
             }
             let otherwise = money.other_price.as_deref().and_then(|text| price("money.otherPrice".to_owned(), text));
-            if by_model.is_empty() && otherwise.is_none() {
-                wrong.push(
-                    "money: without prices nothing would ever cost anything; give prices or otherPrice".to_owned(),
-                );
+            if by_model.is_empty() && otherwise.is_none() && usual.is_empty() {
+                let mend = "give prices or otherPrice, or modelPrices in the GpuPolicy";
+                wrong.push(format!("money: without prices nothing would ever cost anything; {mend}"));
             }
-            (unit, amount, Prices { by_model, otherwise })
+            (unit, amount, Prices { by_model, otherwise, usual: usual.to_vec() })
         }
         _ => {
             wrong.push("a budget is an amount of gpuTime or of money: give exactly one".to_owned());
@@ -270,7 +269,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn budget(spec: Value) -> Result<BudgetTerms, Vec<String>> {
-        read_budget(&serde_json::from_value(spec).unwrap())
+        read_budget(&serde_json::from_value(spec).unwrap(), &[])
     }
 
     #[test]
@@ -300,6 +299,28 @@ mod tests {
         assert_eq!(read.terms.cost.prices.of("Tesla-T4"), Some(Price(1_000_000)));
         assert_eq!(read.unit.text(read.terms.amount), "99.5 EUR");
         assert_eq!((read.period.window(), read.terms.refunds.window), (30, Some(3_600_000)));
+    }
+
+    #[test]
+    fn what_a_budget_does_not_price_costs_what_the_policy_says() {
+        let usual = [("H200".into(), Price(4_000_000)), ("A100".into(), Price(2_000_000))];
+        let read = |money: serde_json::Value| {
+            let spec = serde_json::from_value(json!({"money": money})).unwrap();
+            read_budget(&spec, &usual).map(|read| read.terms.cost.prices)
+        };
+        let prices = read(json!({"amount": "1", "currency": "EUR", "prices": {"H2": "9"}})).unwrap();
+        assert_eq!(
+            prices.of("NVIDIA-H200"),
+            Some(Price(9_000_000)),
+            "its own price goes first, however short its name"
+        );
+        assert_eq!(prices.of("NVIDIA-A100-SXM4-80GB"), Some(Price(2_000_000)));
+        assert_eq!(prices.of("Tesla-T4"), None);
+        let prices = read(json!({"amount": "1", "currency": "EUR", "otherPrice": "1"})).unwrap();
+        assert_eq!(prices.of("NVIDIA-A100-SXM4-80GB"), Some(Price(1_000_000)));
+        assert!(read(json!({"amount": "1", "currency": "EUR"})).is_ok());
+        let spec = serde_json::from_value(json!({"money": {"amount": "1", "currency": "EUR"}})).unwrap();
+        assert!(read_budget(&spec, &[]).unwrap_err()[0].contains("modelPrices in the GpuPolicy"));
     }
 
     #[test]

@@ -52,7 +52,8 @@ pub struct GpuPolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.all(m, self[m] >= 0 && self[m] <= 100)").message("a model's priority is 0 to 100"))]
     pub model_priority: Option<BTreeMap<String, i32>>,
-    /// What an hour of a whole device costs, in thousandths of the budget's unit, by model.
+    /// What an hour of a whole device costs, in thousandths of the currency, by a part of its model's name (`H200`): for budgets of
+    /// money that say neither a price for it nor an `otherPrice`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_prices: Option<BTreeMap<String, u64>>,
     /// KubeShare's topology file (`cellTypes` and `cells`), as its users have it.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use divvy_api::budget::{BudgetObject, ClusterBudgetObject, EntryObject, QuotaObject};
 use divvy_api::convert;
-use divvy_api::policy::ClusterPolicy;
-use divvy_api::wire::{NamespaceObject, Node};
+use divvy_api::policy::{ClusterPolicy, NAME};
+use divvy_api::wire::{NamespaceObject, Node, PolicyObject};
 use divvy_cluster::watch::{Gone, Seen, follow};
 use divvy_core::id::{Namespace, NodeName, PodUid};
 use divvy_core::keys;
@@ -16,12 +16,8 @@ use tokio::sync::{mpsc, watch};
 use crate::facts::{EveryPod, PodFacts};
 use crate::news::{Kind, News, NodeSeen};
 
-/// One future per kind, to be supervised by name; each tells `to` what it sees until `to` is closed. `policy` is the policy in force.
-pub fn watches(
-    client: &Client,
-    to: &mpsc::Sender<News>,
-    policy: &watch::Receiver<Arc<ClusterPolicy>>,
-) -> Vec<(&'static str, BoxFuture<'static, ()>)> {
+/// One future per kind, to be supervised by name; each tells `to` what it sees until `to` is closed.
+pub fn watches(client: &Client, to: &mpsc::Sender<News>) -> Vec<(&'static str, BoxFuture<'static, ()>)> {
     let (never, _) = watch::channel(0);
     let mut all: Vec<(&'static str, BoxFuture<'static, ()>)> = Vec::new();
     macro_rules! watch {
@@ -71,7 +67,26 @@ pub fn watches(
         |object: NamespaceObject| Some(News::Namespace(Namespace::from(object.metadata.name), object.metadata.labels)),
         |gone: Gone| Some(News::NamespaceGone(Namespace::from(gone.name)))
     );
-    let policy = policy.clone();
+    let (in_force, policy) = watch::channel(Arc::<ClusterPolicy>::default());
+    let set = move |policy: Arc<ClusterPolicy>| {
+        in_force.send_replace(policy.clone());
+        Some(News::Policy(policy))
+    };
+    let unset = set.clone();
+    watch!(
+        "budget: policy",
+        Kind::Policy,
+        PolicyObject,
+        move |object: PolicyObject| match ClusterPolicy::read(&object.spec) {
+            Ok(policy) if object.metadata.name == NAME => set(Arc::new(policy)),
+            Ok(_) => None,
+            Err(problem) => {
+                tracing::error!(%problem, "the policy stays as it was");
+                None
+            }
+        },
+        move |gone: Gone| if gone.name == NAME { unset(Arc::default()) } else { None }
+    );
     watch!(
         "budget: nodes",
         Kind::Nodes,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use divvy_api::budget::spec::{ChargeLine, ChargedDevice, GpuChargesSpec, Unaccounted};
+use divvy_api::budget::charges::{ChargeLine, ChargedDevice, GpuChargesSpec, Unaccounted};
 use divvy_core::ask::Class;
 use divvy_core::budget::trail::Line;
 use divvy_core::budget::{AccountKey, Accounting, Amount, Hold};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use divvy_api::budget::spec::Unaccounted;
+use divvy_api::budget::charges::Unaccounted;
 use divvy_core::budget::{Cut, Page};
 use divvy_core::id::{Namespace, NodeName};
 use divvy_core::time::Time;

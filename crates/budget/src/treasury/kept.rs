@@ -1,11 +1,12 @@
 //! A budget as it is kept in mind.
 
-use divvy_api::budget::spec::NamespaceSelector;
-use divvy_api::budget::{BudgetSpec, BudgetStatus, BudgetTerms};
-use divvy_api::wire::Meta;
-use divvy_core::time::Time;
+use std::sync::Arc;
 
-use super::read;
+use divvy_api::budget::spec::NamespaceSelector;
+use divvy_api::budget::{BudgetSpec, BudgetStatus, BudgetTerms, read_budget};
+use divvy_api::wire::Meta;
+use divvy_core::budget::Price;
+use divvy_core::time::Time;
 
 /// A budget.
 #[derive(Clone, Debug)]
@@ -48,23 +49,35 @@ pub enum Origin {
 }
 
 impl Budget {
-    pub(super) fn new(meta: &Meta, spec: BudgetSpec, origin: Origin, status: BudgetStatus) -> Budget {
+    pub(super) fn new(
+        meta: &Meta,
+        spec: BudgetSpec,
+        origin: Origin,
+        status: BudgetStatus,
+        prices: &[(Arc<str>, Price)],
+    ) -> Budget {
         let created = meta.creation_timestamp.map_or(0, |at| u64::try_from(at.as_millisecond()).unwrap_or(0));
-        let (read, in_force) = match read(&spec) {
-            Ok(terms) => (Ok(()), Some(terms)),
-            Err(wrong) => (Err(wrong), None),
-        };
-        Budget {
+        let mut budget = Budget {
             version: meta.resource_version.clone(),
             generation: meta.generation,
             created: Time(created),
             spec,
             origin,
-            read,
-            in_force,
+            read: Ok(()),
+            in_force: None,
             status,
             written: Time(0),
             entry_problems: Vec::new(),
+        };
+        budget.read_anew(prices);
+        budget
+    }
+
+    /// Reads again what it says: models it says nothing about cost this.
+    pub(super) fn read_anew(&mut self, prices: &[(Arc<str>, Price)]) {
+        match read_budget(&self.spec, prices) {
+            Ok(terms) => (self.read, self.in_force) = (Ok(()), Some(terms)),
+            Err(wrong) => self.read = Err(wrong),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use divvy_api::budget::spec::Unaccounted;
+use divvy_api::budget::charges::Unaccounted;
 use divvy_api::budget::{GpuChargesSpec, read_amount};
 use divvy_core::budget::{AccountKey, Accounting, Entry, EntryKind, Hold};
 use divvy_core::id::{Namespace, PodUid};
@@ -47,8 +47,9 @@ impl Treasury {
             let Some(terms) = budget.in_force.clone() else { continue };
             self.calendars.0.insert(key.clone(), terms.period.clone());
             let window = terms.period.window();
-            match books(key).and_then(|books| store::account(books, terms.terms.clone(), window)) {
-                Some(account) => accounting.restore(key.clone(), account),
+            let stored = books(key).and_then(|b| Some((store::account(b, terms.terms.clone(), window)?, Time(b.at))));
+            match stored {
+                Some((account, at)) => accounting.restore(key.clone(), account, at),
                 None => {
                     accounting.put_account(key, terms.terms, budget.created, window, &self.calendars);
                     fresh.push((budget.created, key.clone()));

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use divvy_api::budget::spec::{BudgetStatus, State};
-use divvy_api::budget::{BudgetTerms, Period};
+use divvy_api::budget::{BudgetStatus, BudgetTerms, Period, State};
 use divvy_api::policy::spec::Condition;
 use divvy_core::budget::{Account, AccountKey, Accounting, Amount, OnExhaustion, Rate};
 use divvy_core::time::Time;

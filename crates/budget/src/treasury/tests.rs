@@ -3,7 +3,7 @@
 mod restart;
 mod server;
 
-use divvy_api::budget::spec::State;
+use divvy_api::budget::State;
 use divvy_core::ask::Class;
 use divvy_core::budget::{Cut, Page, Record};
 use divvy_core::id::PodKey;
@@ -382,6 +382,26 @@ fn the_trail_names_pod_devices_times_and_amounts_and_adds_up_to_what_was_spent()
         assert!(charges.contains(part), "{part} is not in {charges}");
     }
     assert_eq!(server.status("team-a", "gpu").spent, "0.05 EUR");
+}
+
+#[test]
+fn models_without_a_price_in_the_budget_cost_what_the_policy_says() {
+    let mut server = Server::new(settings());
+    server.budget("team-a", "gpu", json!({"money": {"amount": "100", "currency": "EUR"}}), t(0));
+    server.put_pod(facts("team-a", "p", 1000, 0, t(0)), t(0));
+    server.pass(t(1));
+    assert_eq!(server.status("team-a", "gpu").state, State::Invalid, "nobody says what anything costs");
+    server.policy(json!({"modelPrices": {"H200": 3600}}));
+    server.pass(t(100));
+    assert_eq!(server.status("team-a", "gpu").spent, "0.1 EUR", "from its creation on, as any budget");
+    // Another price counts from the moment it is known.
+    server.policy(json!({"modelPrices": {"H200": 36_000}}));
+    server.pass(t(110));
+    assert_eq!(server.status("team-a", "gpu").spent, "0.2 EUR");
+    // What was charged stays charged, also by a controller that starts anew.
+    server.restart(t(110));
+    server.pass(t(120));
+    assert_eq!(server.status("team-a", "gpu").spent, "0.3 EUR");
 }
 
 #[test]

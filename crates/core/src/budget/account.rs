@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::amount::Amount;
 use crate::budget::cost::CostRule;
+use crate::budget::hold::Hold;
 use crate::budget::timeline::Timeline;
 use crate::id::Namespace;
 use crate::time::Time;
@@ -145,8 +146,7 @@ pub struct Account {
     pub since: Time,
     /// How many of the latest buckets count: one for calendar periods, several for a rolling window.
     pub window: usize,
-    /// The latest buckets, the current one last; two more than count, so that what arrives late finds its place, and so that an
-    /// account that was stored after a turn can be brought back to the moment before it.
+    /// The latest buckets, the current one last; two more than count, so that what arrives late finds its place.
     pub buckets: VecDeque<Bucket>,
     /// Changes made by people, by identity.
     pub entries: BTreeMap<Arc<str>, Entry>,
@@ -156,6 +156,9 @@ pub struct Account {
     pub empty_since: Option<Time>,
     /// Holds that ended before this moment are no longer known one by one: buckets have their sums.
     pub through: Time,
+    /// Until this moment it is decided already when it turned, ran empty and came back: it was stored then. What was charged until
+    /// then is counted again.
+    pub decided: Time,
 }
 
 /// How an account stands.
@@ -242,9 +245,21 @@ impl Account {
         Some(self.terms.refunds.window.map_or(counted, |most| counted.max(Time(end.0.saturating_sub(most)))))
     }
 
+    /// Is a hold in the buckets' sums, and counted nowhere else?
+    pub(crate) fn has_folded(&self, hold: &Hold) -> bool {
+        hold.ended().is_some_and(|end| end < self.through)
+    }
+
     /// The bucket a moment belongs to. What lies before the oldest belongs nowhere any more.
     pub fn bucket_at(&mut self, at: Time) -> Option<&mut Bucket> {
         self.buckets.iter_mut().rev().find(|b| b.start <= at && at < b.end)
+    }
+
+    /// The next moment after `at` at which what was decided already changes something.
+    pub(crate) fn next_decided(&self, at: Time) -> Option<Time> {
+        let turn = self.buckets.iter().flat_map(|bucket| [bucket.start, bucket.end]).find(|moment| *moment > at);
+        let standing = self.timeline.changes(at, self.decided).next();
+        [turn, standing, Some(self.decided)].into_iter().flatten().filter(|moment| *moment > at).min()
     }
 
     /// The current bucket is over: the next begins.

@@ -122,19 +122,10 @@ impl Accounting {
         self.account(key).map(|account| account.balance(self.at))
     }
 
-    /// Brings an account back as it was stored. What happened to it after [`Accounting::at`] is found again.
-    pub fn restore(&mut self, key: AccountKey, mut account: Account) {
-        account.timeline.rewind(self.at);
-        account.empty_since = account.empty_since.filter(|since| *since <= self.at);
-        // Out then, and back when it was stored: nothing was left since the grace began.
-        let out = account.timeline.intervals().last().filter(|interval| interval.to.is_none()).map(|i| i.from);
-        let grace = account.terms.grace;
-        account.empty_since = account.empty_since.or(out.map(|from| Time(from.0.saturating_sub(grace))));
-        if account.buckets.iter().any(|bucket| bucket.start <= self.at) {
-            account.buckets.retain(|bucket| bucket.start <= self.at);
-        } else {
-            account.buckets.truncate(1);
-        }
+    /// Brings an account back as it was stored at a moment, which may be later than [`Accounting::at`]: until then what was decided
+    /// stays decided, and only what pods cost is counted again.
+    pub fn restore(&mut self, key: AccountKey, mut account: Account, stored: Time) {
+        account.decided = stored;
         for bucket in &mut account.buckets {
             (bucket.spent, bucket.refunded) = bucket.folded;
         }

@@ -125,21 +125,25 @@ pub struct Reference {
 pub struct Prices {
     /// By part of the model's name, letter case ignored; where several fit the longest counts.
     pub by_model: Vec<(Arc<str>, Price)>,
-    /// What any other model costs; absent leaves it without a price.
+    /// What any other model costs.
     pub otherwise: Option<Price>,
+    /// What the cluster says where the account says nothing, by part of the model's name.
+    pub usual: Vec<(Arc<str>, Price)>,
 }
 
 impl Prices {
     /// GPU time: every device costs the time it is held.
     pub fn time() -> Prices {
-        Prices { by_model: Vec::new(), otherwise: Some(Price::TIME) }
+        Prices { otherwise: Some(Price::TIME), ..Prices::default() }
     }
 
     /// What an hour of this model costs; none where nobody said.
     pub fn of(&self, model: &str) -> Option<Price> {
         let fits = |(name, _): &&(Arc<str>, Price)| ModelPattern::Part(name.clone()).accepts(model);
-        let longest = self.by_model.iter().filter(fits).max_by_key(|(name, _)| name.len());
-        longest.map(|(_, price)| *price).or(self.otherwise)
+        let longest = |list: &[(Arc<str>, Price)]| {
+            list.iter().filter(fits).max_by_key(|(name, _)| name.len()).map(|(_, price)| *price)
+        };
+        longest(&self.by_model).or(self.otherwise).or_else(|| longest(&self.usual))
     }
 }
 
@@ -245,6 +249,7 @@ mod tests {
         let prices = Prices {
             by_model: vec![("a100".into(), Price(2)), ("a100-sxm4".into(), Price(3))],
             otherwise: Some(Price(1)),
+            usual: vec![("t4".into(), Price(9))],
         };
         assert_eq!(prices.of("NVIDIA-A100-SXM4-40GB"), Some(Price(3)));
         assert_eq!(prices.of("NVIDIA-A100-PCIE-40GB"), Some(Price(2)));

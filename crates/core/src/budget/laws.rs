@@ -270,13 +270,73 @@ proptest! {
 
         // The second life: accounts as the first one stored them last, holds as they are known from trail and pods.
         let mut second = Accounting::new(Time(checkpoint));
-        second.restore(key("b"), first.account(&key("b")).unwrap().clone());
+        second.restore(key("b"), first.account(&key("b")).unwrap().clone(), Time(checkpoint));
         second.cover(&"team".into(), vec![key("b")], Time(checkpoint));
         dying.holds().for_each(|hold| second.restore_hold(hold.clone()));
         second.advance(t(END), &PERIOD);
         undisturbed.advance(t(END), &PERIOD);
         let balances = |a: &Accounting| a.account(&key("b")).map(|x| (x.balance(a.at()), x.timeline.clone(), x.empty_since));
         prop_assert_eq!(balances(&second), balances(&undisturbed));
+    }
+
+    /// The same of several accounts that were stored at different moments, some of them rolling, and killed again and again: whatever
+    /// an account went through between the oldest stored moment and its own (turns, graces, being out and back) is as it was.
+    #[test]
+    fn accounts_stored_at_different_moments_restart_as_they_were(
+        lives in lives(),
+        amounts in (0i64..200, 0i64..200, 0i64..200),
+        entries in prop::collection::vec((0u64..END, 0i64..50, 0u8..3), 0..4),
+        deaths in prop::collection::vec(prop::collection::vec(1u64..END * 1000, 4), 1..4),
+        folded in prop::option::of(0u64..END),
+    ) {
+        let names = ["b", "rolling", "pool"].map(key);
+        let calendar = Mixed;
+        let mut undisturbed = Accounting::new(t(0));
+        for (name, amount, window) in [(&names[0], amounts.0, 1), (&names[1], amounts.1, 3), (&names[2], amounts.2, 1)] {
+            undisturbed.put_account(name, rule(amount, Basis::Held), t(0), window, &calendar);
+        }
+        undisturbed.cover(&"team".into(), names.to_vec(), t(0));
+        let mut all = facts(&lives);
+        let kinds = [EntryKind::TopUp, EntryKind::Credit, EntryKind::Debit];
+        for (i, (at, seconds, kind)) in entries.iter().enumerate() {
+            let entry = Entry { kind: kinds[usize::from(*kind)], amount: Amount::units(*seconds), at: t(*at) };
+            all.push(Fact::Post(format!("e{i}"), entry));
+        }
+        all.iter().for_each(|fact| tell(&mut undisturbed, fact));
+        let mut living = undisturbed.clone();
+        undisturbed.advance(t(END), &calendar);
+
+        let mut deaths = deaths;
+        deaths.iter_mut().for_each(|moments| moments.sort_unstable());
+        deaths.sort();
+        for moments in deaths {
+            // Each account is stored at a moment of its own, in an order of its own, and what is over may be folded in between.
+            let (kept, mut stored) = (living.holds().cloned().collect::<Vec<Hold>>(), Vec::new());
+            for (i, at) in moments[..3].iter().enumerate() {
+                living.advance(Time(*at).max(living.at()), &calendar);
+                let name = &names[(i + moments[3] as usize) % 3];
+                let account = living.account(name).unwrap().clone();
+                let decided = living.at().max(account.decided);
+                stored.push((name.clone(), account, decided));
+                if let Some(through) = folded {
+                    living.fold(t(through).min(living.at()));
+                }
+            }
+            let mut again = Accounting::new(stored.iter().map(|(_, _, at)| *at).min().unwrap());
+            stored.into_iter().for_each(|(name, account, at)| again.restore(name, account, at));
+            again.cover(&"team".into(), names.to_vec(), again.at());
+            kept.into_iter().for_each(|hold| again.restore_hold(hold));
+            living = again;
+        }
+        living.advance(t(END), &calendar);
+        let outcome = |a: &Accounting| names.clone().map(|name| {
+            let account = a.account(&name).unwrap();
+            let buckets: Vec<_> = account.buckets.iter().map(|b| (b.start, b.end, b.granted, b.spent, b.refunded)).collect();
+            // Folding forgets when accounts were out before the first pod that is known one by one.
+            let timeline = folded.is_none().then(|| account.timeline.clone());
+            (account.balance(a.at()), account.timeline.is_out(a.at()), timeline, account.empty_since, buckets)
+        });
+        prop_assert_eq!(outcome(&living), outcome(&undisturbed));
     }
 
     /// Folding what is over into sums changes no balance, whenever it is done.
@@ -293,9 +353,18 @@ proptest! {
         prop_assert_eq!(folded.balance(&key("b")), accounting.balance(&key("b")));
         // And it can be stored: what is left in memory and the sums make the same balance again.
         let mut again = Accounting::new(t(END));
-        again.restore(key("b"), folded.account(&key("b")).unwrap().clone());
+        again.restore(key("b"), folded.account(&key("b")).unwrap().clone(), t(END));
         folded.holds().for_each(|hold| again.restore_hold(hold.clone()));
         prop_assert_eq!(again.balance(&key("b")), accounting.balance(&key("b")));
+    }
+}
+
+/// A rolling account moves in steps of a minute, the others turn as in the other laws.
+struct Mixed;
+
+impl Calendar for Mixed {
+    fn bucket(&self, account: &AccountKey, at: Time) -> (Time, Time) {
+        if &*account.name == "rolling" { Every(60).bucket(account, at) } else { PERIOD.bucket(account, at) }
     }
 }
 

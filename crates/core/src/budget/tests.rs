@@ -209,7 +209,7 @@ fn a_pod_is_in_budget_while_all_its_budgets_are_and_each_charges_by_its_own_pric
     let pool = AccountKey { namespace: None, name: "pool".into() };
     let mut a = team(terms(1000));
     let mut rich = terms(30);
-    rich.cost.prices = Prices { by_model: vec![("h200".into(), Price(7_200_000))], otherwise: None };
+    rich.cost.prices = Prices { by_model: vec![("h200".into(), Price(7_200_000))], ..Prices::default() };
     a.put_account(&pool, rich, t(0), 1, &DAY);
     a.cover(&"team".into(), vec![pool.clone(), key("b")], t(0));
     a.open(hold("p", 1000, 0));
@@ -389,7 +389,7 @@ fn an_account_stored_after_it_came_back_is_brought_back_to_the_moment_it_was_out
     assert_eq!(class(&first), Class::Guarantee);
     // Another account was stored earlier, at 40: all go on from there.
     let mut second = Accounting::new(t(40));
-    second.restore(key("b"), first.account(&key("b")).unwrap().clone());
+    second.restore(key("b"), first.account(&key("b")).unwrap().clone(), t(70));
     second.cover(&"team".into(), vec![key("b")], t(40));
     first.holds().for_each(|hold| second.restore_hold(hold.clone()));
     second.advance(t(70), &DAY);

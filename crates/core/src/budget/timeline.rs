@@ -62,16 +62,6 @@ impl Timeline {
         moments.filter(move |at| from < *at && *at < to)
     }
 
-    /// Forgets what came after `at`: whoever knows the facts finds it again.
-    pub fn rewind(&mut self, at: Time) {
-        self.0.retain(|i| i.from <= at);
-        if let Some(last) = self.0.last_mut()
-            && last.to.is_some_and(|to| to > at)
-        {
-            last.to = None;
-        }
-    }
-
     /// Forgets what ended before `at`.
     pub fn forget(&mut self, at: Time) {
         self.0.retain(|i| i.to.is_none_or(|to| to > at));
@@ -87,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_begin_end_and_are_rewound() {
+    fn intervals_begin_end_and_are_forgotten() {
         let mut line = Timeline::default();
         line.begin(t(10));
         line.begin(t(12));
@@ -97,9 +87,6 @@ mod tests {
         assert!(!line.is_out(t(9)) && line.is_out(t(10)) && line.is_out(t(19)) && !line.is_out(t(20)));
         assert!(line.is_out(t(99)));
         assert_eq!(line.changes(t(10), t(30)).collect::<Vec<_>>(), [t(20)]);
-        let mut earlier = line.clone();
-        earlier.rewind(t(15));
-        assert_eq!(earlier.intervals(), [Interval { from: t(10), to: None }]);
         line.forget(t(21));
         assert_eq!(line.intervals(), [Interval { from: t(30), to: None }]);
     }

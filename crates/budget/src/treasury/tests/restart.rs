@@ -35,7 +35,8 @@ fn play(lives: &[Life], entries: &[(u64, u64)], kills: &[(u64, usize)]) -> Vec<B
     server.namespace("team-a", &[("pool", "yes")]);
     server.cluster(
         "pool",
-        json!({"per": "selector", "selector": {"matchLabels": {"pool": "yes"}}, "gpuTime": "30m"}),
+        json!({"per": "selector", "selector": {"matchLabels": {"pool": "yes"}}, "gpuTime": "30m",
+            "onExhaustion": {"grace": "45s"}}),
         t(0),
     );
     let mut now = 0;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use divvy_api::budget::{BudgetObject, BudgetStatus, ClusterBudgetObject, EntryObject};
+use divvy_api::policy::ClusterPolicy;
 use divvy_api::wire::Meta;
 use divvy_cluster::Failure;
 use divvy_core::ask::{Class, Role};
@@ -83,6 +84,7 @@ pub(super) struct Server {
     pub(super) nodes: BTreeMap<String, NodeSeen>,
     pub(super) pods: BTreeMap<String, PodFacts>,
     stored: BTreeMap<String, StoredCharges>,
+    policy: Arc<ClusterPolicy>,
     versions: u64,
     pub(super) refuse_charges: bool,
     pub(super) acknowledged: Option<Cut>,
@@ -107,6 +109,7 @@ impl Server {
             nodes: [("n0".to_owned(), node)].into(),
             pods: BTreeMap::new(),
             stored: BTreeMap::new(),
+            policy: Arc::default(),
             versions: 0,
             refuse_charges: false,
             acknowledged: None,
@@ -118,7 +121,7 @@ impl Server {
     /// The controller dies, and another begins with what the API server knows.
     pub(super) fn restart(&mut self, now: Time) {
         let mut treasury = Treasury::new(self.settings.clone());
-        let mut news: Vec<News> = Vec::new();
+        let mut news: Vec<News> = vec![News::Policy(self.policy.clone())];
         news.extend(self.namespaces.iter().map(|(name, labels)| News::Namespace(name.as_str().into(), labels.clone())));
         news.extend(
             self.nodes.values().map(|node| News::Node(Box::new(NodeSeen { cut: self.acknowledged, ..node.clone() }))),
@@ -181,6 +184,11 @@ impl Server {
         let object = EntryObject { metadata, spec: serde_json::from_value(spec).unwrap(), status: () };
         self.entries.insert(name.into(), object.clone());
         self.treasury.hear(News::Entry(Box::new(object)), at);
+    }
+
+    pub(super) fn policy(&mut self, spec: Value) {
+        self.policy = Arc::new(ClusterPolicy::read(&serde_json::from_value(spec).unwrap()).unwrap());
+        self.treasury.hear(News::Policy(self.policy.clone()), t(0));
     }
 
     pub(super) fn quota(&mut self, namespace: &str, name: &str, spec: Value) {

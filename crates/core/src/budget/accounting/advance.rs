@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::budget::account::{Account, AccountKey};
-use crate::budget::accounting::{Accounting, Calendar, Happened, What};
+use crate::budget::accounting::{Accounting, Accounts, Calendar, Happened, What};
 use crate::budget::amount::{Amount, Rate};
 use crate::budget::hold::{Hold, Span};
 use crate::id::PodUid;
@@ -21,21 +21,25 @@ struct Rates {
 }
 
 impl Flow {
-    fn add(&mut self, hold: &Hold, span: &Span) {
-        self.each(hold, span, |sum, rate| Rate(sum.0 + rate.0));
+    fn add(&mut self, hold: &Hold, span: &Span, accounts: &Accounts) {
+        self.each(hold, span, accounts, |sum, rate| Rate(sum.0 + rate.0));
     }
 
-    fn take(&mut self, hold: &Hold, span: &Span) {
-        self.each(hold, span, |sum, rate| Rate(sum.0.saturating_sub(rate.0)));
+    fn take(&mut self, hold: &Hold, span: &Span, accounts: &Accounts) {
+        self.each(hold, span, accounts, |sum, rate| Rate(sum.0.saturating_sub(rate.0)));
     }
 
-    fn each(&mut self, hold: &Hold, span: &Span, join: fn(Rate, Rate) -> Rate) {
+    fn each(&mut self, hold: &Hold, span: &Span, accounts: &Accounts, join: fn(Rate, Rate) -> Rate) {
         if span.tariffs.is_empty() {
             return;
         }
         let keys: Vec<AccountKey> = span.tariffs.iter().map(|(key, _)| key.clone()).collect();
         let sums = self.0.entry(keys).or_insert_with(|| vec![Rates::default(); span.tariffs.len()]);
-        for (sum, (_, tariff)) in sums.iter_mut().zip(&span.tariffs) {
+        for (sum, (key, tariff)) in sums.iter_mut().zip(&span.tariffs) {
+            // What an account has in its sums already costs it nothing more.
+            if accounts.0.get(key).is_some_and(|account| account.has_folded(hold)) {
+                continue;
+            }
             sum.within = join(sum.within, tariff.rate(hold.by_choice));
             sum.out = join(sum.out, tariff.rate(true));
         }
@@ -58,7 +62,7 @@ impl Accounting {
             let next = accounts.flatten().chain(hold).min().unwrap_or(now).clamp(Time(self.at.0 + 1), now);
             let passed = next.millis_since(self.at);
             for (key, rate) in &rates {
-                if let Some(bucket) = self.accounts.0.get_mut(key).and_then(|account| account.buckets.back_mut()) {
+                if let Some(bucket) = self.accounts.0.get_mut(key).and_then(|account| account.bucket_at(self.at)) {
                     bucket.spent += rate.over(passed);
                 }
             }
@@ -69,8 +73,8 @@ impl Accounting {
                     break;
                 }
                 if let Some(hold) = self.holds.get(&uid) {
-                    running(hold, self.at).inspect(|span| flow.take(hold, span));
-                    running(hold, at).inspect(|span| flow.add(hold, span));
+                    running(hold, self.at).inspect(|span| flow.take(hold, span, &self.accounts));
+                    running(hold, at).inspect(|span| flow.add(hold, span, &self.accounts));
                     if hold.ended() == Some(at) {
                         ended.push(uid);
                     }
@@ -87,7 +91,7 @@ impl Accounting {
     fn flow(&self, now: Time) -> (Flow, Moments) {
         let (mut flow, mut moments) = (Flow::default(), Moments::new());
         for hold in self.holds.values() {
-            running(hold, self.at).inspect(|span| flow.add(hold, span));
+            running(hold, self.at).inspect(|span| flow.add(hold, span, &self.accounts));
             let begins = hold.spans.iter().map(|span| span.from);
             for at in begins.chain(hold.ended()).filter(|at| self.at < *at && *at <= now) {
                 moments.insert((at, hold.uid.clone()));
@@ -115,6 +119,9 @@ impl Accounting {
 
     /// When something will happen to an account by itself.
     fn next(&self, account: &Account, rate: Option<&Rate>) -> Option<Time> {
+        if self.at < account.decided {
+            return account.next_decided(self.at);
+        }
         let turn = account.current().map(|bucket| bucket.end);
         let later = |millis: u64| Time(self.at.0.saturating_add(millis));
         let empty = match account.empty_since {
@@ -128,7 +135,7 @@ impl Accounting {
     /// What happens at this very moment: turns first, then who runs empty, whose grace is over, who has something again.
     fn settle(&mut self, calendar: &impl Calendar, happened: &mut Vec<Happened>) {
         let at = self.at;
-        for (key, account) in &mut self.accounts.0 {
+        for (key, account) in self.accounts.0.iter_mut().filter(|(_, account)| account.decided <= at) {
             let mut tell = |what: What| happened.push(Happened { at, account: key.clone(), what });
             while let Some(end) = account.current().map(|bucket| bucket.end).filter(|end| *end <= at) {
                 let (start, next) = calendar.bucket(key, end);

@@ -56,7 +56,7 @@ impl Accounting {
 
     /// What a hold adds to an account's buckets, one part per bucket and piece.
     fn parts(&self, hold: &Hold, key: &AccountKey, account: &Account) -> Vec<Part> {
-        if hold.ended().is_some_and(|end| end < account.through) {
+        if account.has_folded(hold) {
             return Vec::new();
         }
         let mut parts = Vec::new();
@@ -109,8 +109,9 @@ impl Accounting {
     pub(super) fn give_back(&mut self, uid: &PodUid) {
         let Some(hold) = self.holds.get(uid).filter(|hold| hold.evicted()) else { return };
         let Some(end) = hold.ended() else { return };
+        let counts = |key: &AccountKey| self.account(key).is_some_and(|account| !account.has_folded(hold));
         let refunds: Vec<(AccountKey, Amount)> =
-            payers(hold).into_iter().map(|key| (key.clone(), self.refund(hold, &key))).collect();
+            payers(hold).into_iter().filter(counts).map(|key| (key.clone(), self.refund(hold, &key))).collect();
         for (key, refunded) in refunds {
             if let Some(bucket) = self.accounts.0.get_mut(&key).and_then(|account| account.bucket_at(last(end))) {
                 bucket.refunded += refunded;
