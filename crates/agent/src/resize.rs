@@ -46,6 +46,11 @@ impl Resize {
                     continue;
                 }
                 match self.apply(pod) {
+                    // Back to what is in force, after something that was refused: whoever asked waits for an answer.
+                    None if refused.remove(&pod.uid).is_some() => {
+                        let held = self.node.ledger().holders().get(&pod.uid).map(|holder| amounts(&holder.grant));
+                        self.answer(pod, true, "Applied", held.unwrap_or_default());
+                    }
                     None => {}
                     Some(Ok(amounts)) => {
                         refused.remove(&pod.uid);

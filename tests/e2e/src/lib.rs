@@ -3,6 +3,7 @@
 //! [`Cluster::start`] gives an API server in under three seconds, with a real kubelet and containerd in a few more; several run side
 //! by side, and whatever way the process ends, nothing of them remains. `cargo xtask cluster` does the same from the shell.
 
+pub mod browser;
 mod cluster;
 mod control_plane;
 pub mod folder;

@@ -71,7 +71,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("divvy-e2e", &["divvy-fakedriver"]),
     ("divvy-bench", &["divvy-core", "divvy-api", "divvy-cluster", "divvy-e2e"]),
-    ("divvy-browser", &[]),
     ("xtask", &["divvy-e2e", "divvy-fakedriver"]),
 ];
 

@@ -1,7 +1,4 @@
-//! A real Chromium without a window, told what to do through its debugging pipe; the tests beside it look at the dashboard with it.
-#![forbid(unsafe_code)]
-
-mod packages;
+//! A real Chromium without a window, told what to do through its debugging pipe, to look at the dashboard with.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -16,6 +13,8 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::packages;
+
 /// A file that must be there and the Debian package that brings it.
 const NEEDED: &[(&str, &str)] =
     &[("/usr/bin/chromium", "chromium"), ("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf", "fonts-dejavu-core")];
@@ -23,6 +22,7 @@ const NEEDED: &[(&str, &str)] =
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A page in a browser of its own; both end with it.
+#[derive(Debug)]
 pub struct Page {
     _folder: TempDir,
     child: std::process::Child,

@@ -1,0 +1,71 @@
+//! The chart on paper: what is committed is what it renders, every switch renders, and slips are refused by name.
+
+use std::process::Command;
+
+use divvy_e2e::programs;
+use serde_json::Value;
+
+use crate::{NAMESPACE, helm, repository};
+
+fn documents(text: &str) -> Vec<Value> {
+    let all: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
+    all.into_iter().filter(|value| !value.is_null()).collect()
+}
+
+/// `UPDATE=1 cargo test -p divvy-e2e --test install rendered` writes it.
+#[test]
+fn the_rendered_manifest_is_what_the_chart_says() {
+    let rendered = helm(
+        None,
+        &[
+            "template",
+            "divvy",
+            "charts/divvy",
+            "--namespace",
+            NAMESPACE,
+            "--include-crds",
+            "--set",
+            "namespace.create=true",
+        ],
+    );
+    let head = "# Divvy for `kubectl apply -f`: rendered from charts/divvy with its defaults. Do not edit; see tests/e2e/tests/install/chart.rs.\n";
+    let text = format!("{head}{rendered}");
+    let path = repository().join("deploy/divvy.yaml");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == text,
+        "deploy/divvy.yaml is out of date: UPDATE=1 cargo test -p divvy-e2e --test install rendered"
+    );
+}
+
+#[test]
+fn every_switch_of_the_chart_renders_and_a_slip_is_refused_by_name() {
+    let on = "scheduler.mode=extender,monitoring.serviceMonitor.enabled=true,monitoring.prometheusRule.enabled=true,\
+              monitoring.dashboards.enabled=true,webhook.certificateSecret=tls,policy.maxTasks=4,dashboard.enabled=true,\
+              dashboard.certificateSecret=shown";
+    let rendered =
+        documents(&helm(None, &["template", "divvy", "charts/divvy", "--namespace", "elsewhere", "--set", on]));
+    let kinds: Vec<&str> = rendered.iter().filter_map(|object| object["kind"].as_str()).collect();
+    for kind in ["ServiceMonitor", "PrometheusRule", "GpuPolicy", "PodDisruptionBudget", "ValidatingAdmissionPolicy"] {
+        assert!(kinds.contains(&kind), "{kinds:?}");
+    }
+    let text = serde_json::to_string(&rendered).unwrap();
+    assert!(!text.contains("divvy-system"), "somebody names the namespace the chart is not installed in");
+    let rules = rendered.iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
+    let operations = std::fs::read_to_string(repository().join("docs/operations.md")).unwrap().to_lowercase();
+    for rule in rules["spec"]["groups"][0]["rules"].as_array().unwrap() {
+        let name = rule["alert"].as_str().unwrap().to_lowercase();
+        assert!(operations.contains(&format!("### {name}")), "{name} has no runbook in docs/operations.md");
+        assert!(rule["annotations"]["runbook_url"].as_str().unwrap().ends_with(&format!("#{name}")));
+    }
+    let slip = Command::new(programs::helm().unwrap())
+        .args(["template", "divvy", "charts/divvy", "--set", "agent.memoryUnit=GB,controler.replicas=1"])
+        .current_dir(repository())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&slip.stderr);
+    assert!(!slip.status.success() && said.contains("memoryUnit") && said.contains("controler"), "{said}");
+}
