@@ -16,6 +16,7 @@ use divvy_core::units::Bytes;
 
 use crate::history::{History, totals};
 use crate::show;
+use crate::usage::Measured;
 use crate::view::{Budget, Chapter, Demo, News, Story, Totals, Usage};
 
 /// News remembered.
@@ -228,6 +229,17 @@ impl Board {
             });
         }
         self.used = by_pod;
+    }
+
+    /// The same as agents tell it, who know pods by name; of pods that nobody else told of nothing is kept.
+    pub fn set_measured(&mut self, all: &[Measured], now: Time) {
+        let known = |measured: &Measured| {
+            let pod = self.names.get(&measured.pod)?.clone();
+            let Measured { node, device, share, throttled, memory, .. } = measured.clone();
+            Some(Used { pod, node, device, share, throttled, memory })
+        };
+        let used = all.iter().filter_map(known).collect();
+        self.set_used(used, now);
     }
 
     /// How budgets stand.

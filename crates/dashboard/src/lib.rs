@@ -17,6 +17,7 @@ mod history;
 pub mod routes;
 pub mod shared;
 mod show;
+pub mod usage;
 pub mod view;
 
 pub use access::{Access, Sight};

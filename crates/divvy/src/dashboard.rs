@@ -1,5 +1,8 @@
 //! `divvy dashboard`: read-only, for whoever has a Kubernetes token; each sees the namespaces whose pods they may list.
 
+mod balances;
+mod usage;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -62,6 +65,16 @@ pub(crate) fn add(service: &mut Service, flags: &DashboardFlags) -> anyhow::Resu
     let (_relist, relist) = watch::channel(0);
     let reader = PodReader::default();
     let feed = Feed { client: service.client.clone(), reader: reader.clone(), relist };
+    let beside = balances::tasks(&service.client, shared.clone()).into_iter();
+    for (name, task) in beside.chain(usage::tasks(&service.client, shared.clone())) {
+        let stop = stop.clone();
+        service.tasks.add(name, async move {
+            tokio::select! {
+                () = task => Ok(()),
+                () = stop.requested() => Ok(()),
+            }
+        });
+    }
     for (name, watching) in watches(feed, to) {
         let stop = stop.clone();
         service.tasks.add(name, async move {

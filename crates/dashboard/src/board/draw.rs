@@ -54,7 +54,9 @@ impl Board {
     }
 
     fn budgets(&self, sight: &Sight) -> Vec<Budget> {
-        let seen = |budget: &&Budget| budget.namespaces.iter().any(|namespace| sight.sees(namespace));
+        // One of the whole cluster names no namespace: it is for those who see everything.
+        let seen =
+            |budget: &&Budget| *sight == Sight::All || budget.namespaces.iter().any(|namespace| sight.sees(namespace));
         self.budgets.iter().filter(seen).cloned().collect()
     }
 

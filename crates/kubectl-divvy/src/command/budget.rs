@@ -72,8 +72,8 @@ fn table(balances: &[Balance], wide: bool) -> String {
         let state = balance.says("state");
         let style = match state.to_ascii_lowercase().as_str() {
             "-" => PLAIN,
-            "exhausted" | "empty" | "stopped" => BAD,
-            "grace" | "overdrawn" => WARN,
+            "outofbudget" | "stopped" | "invalid" => BAD,
+            "grace" => WARN,
             _ => GOOD,
         };
         let mut cells =

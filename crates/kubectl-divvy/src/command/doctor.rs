@@ -21,9 +21,9 @@ use crate::output::{BAD, Cell, GOOD, PLAIN, QUIET, Table, WARN, paint};
 
 /// What the command promises.
 pub(crate) const ABOUT: &str = "\
-Looks at the cluster from outside: are there nodes with GPUs that Divvy knows, does admission answer, does anybody else own the same GPUs or
-resource names, do versions and clocks agree, is the policy followed. With --host it looks at the machine it runs on instead, which
-should be a GPU node: the container runtime's default and its CDI setting, who may choose visible devices, the kubelet's folders.
+Looks at the cluster from outside: are there nodes with GPUs that Divvy knows, does admission answer, does anybody else own the same GPUs or \
+resource names, do versions and clocks agree, is the policy followed. With --host it looks at the machine it runs on instead, which \
+should be a GPU node: the container runtime's default and its CDI setting, who may choose visible devices, the kubelet's folders. \
 Exit code 1 when something is wrong.";
 
 #[derive(clap::Args)]

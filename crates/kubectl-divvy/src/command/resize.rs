@@ -21,8 +21,8 @@ use crate::output::{self, BAD, GOOD, paint};
 
 /// What the command promises.
 pub(crate) const ABOUT: &str = "\
-Changes how much a running pod holds of the devices it has, up or down, without a restart. It is refused when it does not fit beside what
-other pods hold; the node's agent checks once more and puts it into force. Needs the verb `resize` on `grants.divvy.dev` in the pod's
+Changes how much a running pod holds of the devices it has, up or down, without a restart. It is refused when it does not fit beside what \
+other pods hold; the node's agent checks once more and puts it into force. Needs the verb `resize` on `grants.divvy.dev` in the pod's \
 namespace. The change is told as an event of the pod, with who made it.";
 
 #[derive(clap::Args)]

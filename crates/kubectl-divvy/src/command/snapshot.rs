@@ -11,8 +11,8 @@ use crate::output;
 
 /// What a snapshot holds, and what it does not.
 pub(crate) const ABOUT: &str = "\
-Writes what the scheduler knows (nodes and their devices, pods and their grants, policy, quota, budgets, storage) into a file that every
-command that looks reads with --snapshot. Commands, environments and images of containers are not in it; names of pods, namespaces and
+Writes what the scheduler knows (nodes and their devices, pods and their grants, policy, quota, budgets, storage) into a file that every \
+command that looks reads with --snapshot. Commands, environments and images of containers are not in it; names of pods, namespaces and \
 nodes, and labels, are.";
 
 #[derive(clap::Args)]

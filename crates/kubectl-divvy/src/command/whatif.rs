@@ -25,8 +25,8 @@ use crate::output::{BAD, Cell, GOOD, PLAIN, Table, WARN};
 
 /// What the command promises.
 pub(crate) const ABOUT: &str = "\
-Reads manifests in any dialect (pods, or workloads with a pod template: as many pods as they have replicas), places them on the cluster as it
-is now with the scheduler's own code, and prints where each would go and what it would hold, or why it would wait. Nothing is created.
+Reads manifests in any dialect (pods, or workloads with a pod template: as many pods as they have replicas), places them on the cluster as it \
+is now with the scheduler's own code, and prints where each would go and what it would hold, or why it would wait. Nothing is created. \
 Pods that wait already come first if they would in the cluster.";
 
 #[derive(clap::Args)]
