@@ -1,14 +1,11 @@
-//! The dashboard in a real browser: on the demo, and on a real API server. One test at a time: browsers are large, and what one measures
+//! The dashboard in a real browser. One test at a time: browsers are large, and what one measures
 //! another would spoil. `DIVVY_PICTURES=1 cargo test -p divvy-e2e --test dashboard` writes the pictures of the documentation anew.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod dashboard {
     mod demo;
-    mod sign_in;
 }
-#[path = "control_plane/ground.rs"]
-mod ground;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -186,7 +186,8 @@ fn dashboard(admin: &Kubectl, token: &str) -> anyhow::Result<Value> {
 
 /// Whoever may sees the pod on the dashboard, with what it uses.
 fn is_seen_on_the_dashboard(admin: &Kubectl, pod: &str) {
-    assert!(dashboard(admin, "nobody").is_err(), "the dashboard shows everything to everybody");
+    let denied = dashboard(admin, "nobody").unwrap_err().to_string();
+    assert!(denied.contains(" 401 "), "{denied}");
     let token = admin.in_namespace(NAMESPACE).say(&["create", "token", "divvy-dashboard"]).unwrap();
     eventually("the dashboard shows what the pod uses", SOON, || {
         let picture = dashboard(admin, token.trim())?;
