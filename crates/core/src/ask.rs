@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::device::{DeviceKind, Isolation, Link};
-use crate::id::{ClaimUid, ContainerName, DeviceId};
+use crate::id::{ClaimUid, ContainerName, DeviceId, mentions, same_model};
 use crate::units::{Bytes, Share};
 
 /// A pod's request for devices. A pod without one is not ours.
@@ -249,9 +249,9 @@ pub struct ModelRule {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ModelPattern {
-    /// The whole name (KubeShare).
+    /// The whole name (KubeShare). Blanks, dashes and letter case are alike, here and below: `Tesla T4` is `Tesla-T4`.
     Exact(Arc<str>),
-    /// Part of the name, letter case ignored (native, vGPU, HAMi): `a100` accepts `NVIDIA-A100-SXM4-40GB`.
+    /// Part of the name (native, vGPU, HAMi): `a100` accepts `NVIDIA-A100-SXM4-40GB`.
     Part(Arc<str>),
 }
 
@@ -259,8 +259,8 @@ impl ModelPattern {
     /// Does this name the model?
     pub fn accepts(&self, model: &str) -> bool {
         match self {
-            ModelPattern::Exact(name) => **name == *model,
-            ModelPattern::Part(part) => model.to_ascii_lowercase().contains(&part.to_ascii_lowercase()),
+            ModelPattern::Exact(name) => same_model(model, name),
+            ModelPattern::Part(part) => mentions(model, part),
         }
     }
 }

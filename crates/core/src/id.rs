@@ -69,6 +69,24 @@ text_id! {
     ClaimUid;
 }
 
+/// Do these name the same model? Blanks, dashes, underscores and letter case are alike: drivers, labels and people write `Tesla T4`,
+/// `Tesla-T4` and `tesla-t4` for the same card.
+pub fn same_model(a: &str, b: &str) -> bool {
+    let (a, b) = (a.trim(), b.trim());
+    a.len() == b.len() && starts_alike(a.as_bytes(), b.as_bytes())
+}
+
+/// Does this occur in a model's name, written in whichever way?
+pub fn mentions(model: &str, part: &str) -> bool {
+    let (model, part) = (model.as_bytes(), part.trim().as_bytes());
+    (0..=model.len().saturating_sub(part.len())).any(|from| starts_alike(&model[from..], part))
+}
+
+fn starts_alike(name: &[u8], part: &[u8]) -> bool {
+    let letter = |byte: &u8| if matches!(byte, b' ' | b'_') { b'-' } else { byte.to_ascii_lowercase() };
+    name.len() >= part.len() && name.iter().zip(part).all(|(a, b)| letter(a) == letter(b))
+}
+
 /// A pod's name within its cluster.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PodKey {
@@ -109,5 +127,23 @@ pub struct GangKey {
 impl fmt::Display for GangKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_the_same_with_blanks_dashes_and_in_any_case() {
+        for name in ["Tesla-T4", "Tesla T4", "tesla t4", "TESLA_T4", " Tesla T4 "] {
+            assert!(same_model("Tesla-T4", name) && mentions("Tesla-T4", name), "{name}");
+            assert!(same_model(name, "Tesla T4"), "{name}");
+        }
+        for name in ["TeslaT4", "T4", "Tesla-T40", ""] {
+            assert!(!same_model("Tesla-T4", name), "{name}");
+        }
+        assert!(mentions("NVIDIA-A100-SXM4-40GB", "a100 sxm4"));
+        assert!(!mentions("A10", "A100") && !mentions("", "A100"));
     }
 }

@@ -106,6 +106,68 @@ fn apply(snapshot: &mut Snapshot, plan: &Plan) {
     }
 }
 
+/// The longest that a small pod runs, in rounds.
+const LONGEST: u64 = 6;
+/// When something is kept for whoever waits, in rounds.
+const RESERVE_AFTER: u64 = 10;
+/// Once something is kept, whoever is in the way ends within the longest run and nobody follows; the place may change for one where less is
+/// in the way, which cannot go on for ever. So many longest runs are far more than it takes.
+const PATIENCE: u64 = 20;
+
+/// A stream of small pods, which never ends, keeps all cards busy; one that wants all cards of the largest node comes after it began.
+fn rounds_until_the_large_one_runs(
+    cards: &[u32],
+    stream: &[(u32, u64)],
+    per_round: usize,
+    mut policy: Policy,
+) -> Option<u64> {
+    policy.queue.reserve_after = RESERVE_AFTER;
+    let mut snapshot = Snapshot::new();
+    for (i, cards) in cards.iter().enumerate() {
+        let mut node = Node::new(format!("n{i}"), Resources::of(64_000, Bytes::gib(256)));
+        let device = |d: u32| Device::gpu(format!("n{i}-{d}"), d, "A100", Bytes::gib(16));
+        node.inventory.devices = (0..*cards).map(device).collect();
+        snapshot.put_node(node);
+    }
+    let mut engine = Engine::default();
+    let mut running: Vec<(u64, crate::id::PodUid)> = Vec::new();
+    let mut stream = stream.iter().cycle().enumerate();
+    let large = crate::id::PodUid::from("x/large");
+    let arrives = LONGEST;
+    for round in 0..=arrives + RESERVE_AFTER + PATIENCE * LONGEST {
+        let now = Time::seconds(round);
+        for (_, uid) in running.extract_if(.., |(until, _)| *until <= round) {
+            snapshot.remove_pod(&uid);
+        }
+        let mut ends = std::collections::BTreeMap::new();
+        for _ in 0..per_round * cards.len() {
+            let Some((number, (tenths, rounds))) = stream.next() else { break };
+            let mut pod = Pod::new("x", &format!("small-{number}"));
+            (pod.created, pod.ask) = (now, Some(Arc::new(ask(share(Share(tenths * 100))))));
+            ends.insert(pod.uid.clone(), round + rounds);
+            snapshot.put_pod(pod);
+        }
+        if round == arrives {
+            let mut pod = Pod::new("x", "large");
+            let whole = crate::ask::DeviceAsk::whole(cards.iter().copied().max().unwrap_or(1));
+            (pod.created, pod.ask) = (now, Some(Arc::new(ask(whole))));
+            snapshot.put_pod(pod);
+        }
+        let plan = engine.schedule(&mut snapshot, &policy, now);
+        assert_eq!(audit(&snapshot, &plan), []);
+        if plan.binds.iter().any(|bind| bind.pod == large) {
+            return Some(round - arrives);
+        }
+        apply(&mut snapshot, &plan);
+        running.extend(plan.binds.iter().filter_map(|bind| Some((*ends.get(&bind.pod)?, bind.pod.clone()))));
+        // Small ones that found no room are lost: there are always others.
+        for uid in plan.waits.into_iter().map(|wait| wait.pod).filter(|uid| *uid != large) {
+            snapshot.remove_pod(&uid);
+        }
+    }
+    None
+}
+
 fn over_committed(snapshot: &Snapshot) -> bool {
     snapshot.nodes().any(|(_, state)| {
         let total = &state.node().allocatable;
@@ -137,7 +199,8 @@ proptest! {
     #[test]
     fn planning_again_after_applying_changes_nothing(mut snapshot in snapshots(), policy in policies()) {
         let plan = schedule(&snapshot, &policy, NOW);
-        // What is kept for somebody who waits, or made room for, depends on whose turn it is, and a bind changes that.
+        // Between namespaces it is fairness that says whose turn it is, and a bind changes that: where something is kept for one
+        // who waits, or room is made, another may come first the next time.
         let settled = plan.reservations.is_empty() && plan.evictions.is_empty();
         apply(&mut snapshot, &plan);
         let again = schedule(&snapshot, &policy, NOW);
@@ -209,5 +272,19 @@ proptest! {
             let (spot, node) = (spot.unwrap(), wait.nominated.clone().unwrap());
             snapshot.place(&wait.pod, &node, spot.grant.map(Arc::new), NOW).unwrap();
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whoever_waits_runs_in_bounded_time_however_many_small_pods_keep_coming(
+        cards in prop::collection::vec(1u32..5, 1..4),
+        stream in prop::collection::vec((1u32..=10, 1u64..=LONGEST), 30..60),
+        per_round in 1usize..5,
+        policy in policies(),
+    ) {
+        prop_assert!(rounds_until_the_large_one_runs(&cards, &stream, per_round, policy).is_some());
     }
 }

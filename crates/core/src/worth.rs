@@ -29,7 +29,10 @@ const SEVERAL: f64 = 0.3;
 const NAMED: f64 = 0.5;
 /// Where pods come and go, nodes that are full already are a little better: whole devices and nodes come free together. What a full
 /// turnover makes of an empty node of the size below.
-const PACK: f32 = 0.3;
+const PACK: f32 = 1.0;
+/// Where pods come and go a remainder is also worth what whoever comes next finds in it, beside what it can be filled with in the long
+/// run: holes are as large as whoever left, and are not made to measure. The part of this in a full turnover.
+const NEXT: f64 = 0.3;
 /// A large node, in thousandths of a core and of a device.
 const LARGE: (f32, f32) = (128_000.0, 8_000.0);
 /// Most wholly free devices of one node that are told apart.
@@ -194,6 +197,7 @@ impl Worth {
             mix.rules.iter().map(|rule| models.iter().map(|model| accepts(rule, model)).collect()).collect();
 
         let mut demand = BTreeMap::<usize, [f64; 3]>::new();
+        let mut sizes = BTreeMap::<usize, f64>::new();
         let mut reserved = BTreeMap::<Reserved, (f64, f64)>::new();
         let total: f64 = mix.counts.values().map(|count| *count as f64).sum();
         for (shape, count) in mix.counts.iter().filter(|(shape, _)| shape.devices > 0) {
@@ -203,6 +207,7 @@ impl Worth {
                 continue;
             }
             let count = *count as f64;
+            *sizes.entry(size).or_default() += count;
             let entry = demand.entry(size).or_default();
             entry[0] += count * f64::from(shape.devices);
             entry[1] += count * shape.cpu as f64;
@@ -220,6 +225,7 @@ impl Worth {
             Worth { fillings: fillings(&demand).0, ..Worth::default() }
         };
         worth.pack = PACK * mix.turnover();
+        worth.expect_next(&sizes, NEXT * f64::from(mix.turnover()));
         worth.named = vec![vec![Usable::default(); WHOLE + 1]; models.len()];
         worth.several = vec![[Usable::default(); MANY + 1]; models.len()];
         let left: f64 = remainders
@@ -236,6 +242,20 @@ impl Worth {
         worth.named.iter_mut().flatten().for_each(settle);
         worth.several.iter_mut().flatten().for_each(settle);
         worth
+    }
+
+    /// Values remainders in part by the pods that find room in them as they are.
+    fn expect_next(&mut self, sizes: &BTreeMap<usize, f64>, part: f64) {
+        let all: f64 = sizes.values().sum();
+        if part <= 0.0 || all <= 0.0 {
+            return;
+        }
+        let mut fitting = 0.0;
+        for (r, filling) in self.fillings.iter_mut().enumerate() {
+            fitting += sizes.get(&r).copied().unwrap_or(0.0) / all;
+            let next = r as f64 / WHOLE as f64 * fitting;
+            filling.value = ((1.0 - part) * f64::from(filling.value) + part * next) as f32;
+        }
     }
 
     /// Adds what leftovers are worth to a class of requests: its share of the pods, times how scarce what it can use is.

@@ -271,7 +271,7 @@ fn an_idle_share_moves_to_the_neighbour_and_back_within_200_ms() {
 }
 
 #[test]
-fn a_tenant_without_a_request_gets_the_gaps_and_nothing_else() {
+fn fp_24_a_tenant_without_a_request_gets_the_gaps_and_nothing_else() {
     let busy = managed(&[(0, 1000, Program::mm()), (500, 1000, Program::mm())]);
     let (guest, host) = (busy.kernels()[0], busy.kernels()[1]);
     let alone = unmanaged(&[(500, 1000, Program::mm())]).kernels()[0];

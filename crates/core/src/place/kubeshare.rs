@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::ask::{Class, ContainerAsk, DeviceAsk};
 use crate::cells::{Leaf, distance};
 use crate::fit::{Choose, Trial, preference};
-use crate::id::NodeName;
+use crate::id::{NodeName, same_model};
 use crate::place::Placer;
 use crate::pod::Pod;
 use crate::policy::Policy;
@@ -46,7 +46,12 @@ impl<'a> Kubeshare<'a> {
         let model = &state.node().inventory.devices.get(device)?.model;
         let same = |d: &&crate::device::Device| d.model == *model;
         let rank = state.node().inventory.devices[..device].iter().filter(same).count();
-        let own: Vec<&Leaf> = self.leaves.get(&state.node().name)?.iter().filter(|leaf| leaf.model == *model).collect();
+        let own: Vec<&Leaf> = self
+            .leaves
+            .get(&state.node().name)?
+            .iter()
+            .filter(|leaf| same_model(leaf.model.as_str(), model.as_str()))
+            .collect();
         own.len().checked_sub(rank + 1).map(|at| own[at])
     }
 
@@ -56,7 +61,8 @@ impl<'a> Kubeshare<'a> {
 
     fn priority(&self, state: &NodeState, device: usize) -> f64 {
         let model = state.node().inventory.devices.get(device).map_or("", |d| d.model.as_str());
-        let stated = self.policy.model_priority.get(model).copied();
+        let stated =
+            self.policy.model_priority.iter().find(|(name, _)| same_model(name, model)).map(|(_, value)| *value);
         f64::from(stated.or_else(|| self.leaf(state, device).map(|leaf| leaf.priority)).unwrap_or(0))
     }
 

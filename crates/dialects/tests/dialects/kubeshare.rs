@@ -119,6 +119,7 @@ fn ks_27_a_model_is_matched_in_full() {
     let ask = fraction("0.5", "1.0").label(KUBESHARE_MODEL, "NVIDIA-GeForce-GTX-1080").ask();
     assert_eq!(ask.models.only, [ModelPattern::Exact("NVIDIA-GeForce-GTX-1080".into())]);
     assert!(!ask.models.only[0].accepts("NVIDIA-GeForce-GTX-1080-Ti"));
+    assert!(ask.models.only[0].accepts("NVIDIA GeForce GTX 1080"), "as the driver writes it");
     assert!(fraction("0.5", "1.0").label(KUBESHARE_MODEL, "").ask().models.only.is_empty());
 }
 
