@@ -12,7 +12,7 @@ use divvy_service::Stop;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// Between two writes.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -27,15 +27,24 @@ const FIELD: &str = "used";
 #[derive(Debug)]
 pub struct Memory {
     /// What was kept before this scheduler led.
-    pub recalled: mpsc::Receiver<FairShare>,
+    pub recalled: mpsc::Receiver<Recalled>,
     /// What is to be kept.
     pub kept: watch::Sender<FairShare>,
+}
+
+/// What was kept before, and whom to tell once it is taken in: nothing is written over it until then.
+#[derive(Debug)]
+pub struct Recalled {
+    /// What namespaces have used.
+    pub used: FairShare,
+    /// It is part of what is to be kept now.
+    pub taken: oneshot::Sender<()>,
 }
 
 /// The keeper's side.
 #[derive(Debug)]
 pub struct Keeper {
-    recalled: mpsc::Sender<FairShare>,
+    recalled: mpsc::Sender<Recalled>,
     kept: watch::Receiver<FairShare>,
 }
 
@@ -92,7 +101,13 @@ impl Keeper {
                 () = stands(&mut standing, true) => {}
             }
             match get::<ConfigMap>(&client, &path).await {
-                Ok(object) => drop(self.recalled.send(read(&object)).await),
+                Ok(object) => {
+                    let (taken, is_taken) = oneshot::channel();
+                    let told = self.recalled.send(Recalled { used: read(&object), taken }).await;
+                    if told.is_err() || is_taken.await.is_err() {
+                        return;
+                    }
+                }
                 Err(Failure::Gone) => {}
                 Err(failure) => {
                     // Nothing is written before what is there was read.
@@ -114,6 +129,9 @@ impl Keeper {
 
     async fn write(&mut self, client: &Client, path: &str) {
         let used = self.kept.borrow_and_update().most(MOST);
+        if used == FairShare::default() {
+            return;
+        }
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": keys::FAIR_SHARE},
             "data": {(FIELD): serde_json::to_string(&used).unwrap_or_default()},

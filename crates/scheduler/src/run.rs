@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::extender::Question;
-use crate::memory::Memory;
+use crate::memory::{Memory, Recalled};
 use crate::metrics::Metrics;
 use crate::world::World;
 
@@ -166,7 +166,7 @@ impl<E: Effects> Loop<E> {
                     self.take_in(&mut gulp);
                 }
                 Some(question) = self.parts.questions.recv() => self.answer(question),
-                Some(used) = self.parts.memory.recalled.recv() => self.world.recall(used, now()),
+                Some(recalled) = self.parts.memory.recalled.recv() => self.recall(recalled),
                 _ = tick.tick() => {
                     self.world.tick(now());
                     if shown.elapsed() > SHOW {
@@ -251,6 +251,14 @@ impl<E: Effects> Loop<E> {
             let _ = self.parts.relist.send(self.lists);
         }
         self.filled.set(self.world.is_complete());
+    }
+
+    /// Takes in what the leader before us remembered.
+    fn recall(&mut self, recalled: Recalled) {
+        let at = now();
+        self.world.recall(recalled.used, at);
+        self.parts.memory.kept.send_replace(self.world.used(at));
+        let _ = recalled.taken.send(());
     }
 
     fn answer(&mut self, question: Question) {
