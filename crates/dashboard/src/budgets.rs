@@ -137,7 +137,8 @@ fn number(unit: &Unit, text: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use divvy_api::budget::spec::{BookBucket, Books, Money};
+    use divvy_api::budget::spec::Money;
+    use divvy_api::budget::status::{BookBucket, Books};
 
     use super::*;
 
