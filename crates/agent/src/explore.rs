@@ -12,11 +12,14 @@ use divvy_service::Stop;
 use tokio::sync::watch;
 
 use crate::cgroup;
-use crate::device::{Sign, Usage, links};
+use crate::device::{Seen, Sign, Usage, links};
 use crate::health::{Health, Policy};
 use crate::node::{Node, mark};
 use crate::publish::NodeView;
-use crate::ward::Ward;
+use crate::ward::{Told, Ward};
+
+/// How long the first look waits to hear who else offers cards; a busy kubelet answers late.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What one look saw.
 struct Look {
@@ -54,20 +57,24 @@ impl Explorer {
     ) -> anyhow::Result<()> {
         let mut health = read_notes(&self.notes);
         let mut last: Vec<Vec<Device>> = Vec::new();
+        let mut told = Told::new();
         let mut owners = self.owners.clone();
+        // A card that somebody else gives out is not offered, not even for a moment.
+        let _ = tokio::time::timeout(PATIENCE, owners.changed()).await;
         loop {
             let (node, sys, before) = (self.node.clone(), self.sys.clone(), std::mem::take(&mut last));
             let look = tokio::task::spawn_blocking(move || look(&node, &sys, before)).await?;
             last.clone_from(&look.devices);
             let known = health.clone();
-            let turns = health.see(&look.signs, &self.policy);
+            let signs = absences(&health, &look);
+            let turns = health.see(&[look.signs.as_slice(), &signs].concat(), &self.policy);
             if health != known {
                 write_notes(&self.notes, &health);
             }
             let cordoned = view.borrow_and_update().as_ref().map(|v| v.cordoned.clone()).unwrap_or_default();
             let owner = owners.borrow_and_update().clone();
             self.take(look, &health, &cordoned, owner.as_deref());
-            self.ward.tell(&self.node, &turns, &health, &self.policy);
+            self.ward.tell(&self.node, &turns, &health, &self.policy, &mut told);
             tokio::select! {
                 () = tokio::time::sleep(every) => {}
                 Ok(()) = view.changed() => {}
@@ -90,6 +97,13 @@ impl Explorer {
         self.node.set_foreign(foreign(&look.usage, |pid| is_ours(&self.node, pid)));
         self.usage.send_replace(look.usage);
     }
+}
+
+/// Sick devices that are not there at all are silent: an agent that starts while one is lost does not know it otherwise.
+fn absences(health: &Health, look: &Look) -> Vec<Sign> {
+    let is_there = |id: &DeviceId| look.devices.iter().flatten().any(|device| device.id == *id);
+    let absent = health.unhealthy().into_keys().filter(|id| !is_there(id));
+    absent.map(|device| Sign { device, seen: Seen::Silence("it is not there".into()) }).collect()
 }
 
 fn read_notes(path: &Path) -> Health {

@@ -17,6 +17,7 @@ use crate::arbiter::registry::{Identify, Registry, Report};
 use crate::arbiter::{Accounts, Arbiter, Container, Settings};
 use crate::cgroup;
 use crate::home::Home;
+use crate::nonsense::Nonsense;
 use crate::runtime::Runtime;
 
 /// The runtime is asked at most so often who a new process might be.
@@ -40,10 +41,11 @@ impl Hold {
         home: Home,
         runtime: Runtime,
         keeper: bool,
+        nonsense: Nonsense,
         report: impl Fn(Report) + Send + 'static,
     ) -> io::Result<Hold> {
         let socket = home.socket_dir().join(place::SOCKET);
-        let registry = Registry::listen(vec![(socket, identify(home.clone(), runtime))], Vec::new(), report)?;
+        let registry = Registry::listen(vec![(socket, identify(home.clone(), runtime))], Vec::new(), nonsense, report)?;
         let lock = keeper.then(|| home.keeper_lock());
         let hold = Hold { arbiter: Arbiter::new(Settings::default()), registry, home, keeper: lock };
         hold.see_to_keeper();

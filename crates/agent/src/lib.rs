@@ -14,6 +14,7 @@
 //! usage, journal/   what was held and used     ops, metrics/   the port that tells it
 //! resize      a grant changes while it is held
 //! shim/       carries it in by CRI           promise         what the dialect's system promised
+//! nonsense    what was said to sockets and made no sense
 //! ```
 
 pub mod arbiter;
@@ -35,6 +36,7 @@ pub mod ledger;
 pub mod library;
 pub mod metrics;
 pub mod node;
+pub mod nonsense;
 pub mod ops;
 pub mod owners;
 pub mod patches;

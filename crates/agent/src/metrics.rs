@@ -19,8 +19,8 @@ use crate::hold;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::node::Node;
+use crate::nonsense::Nonsense;
 use crate::pods::PodView;
-use crate::shim::desk::Babble;
 use crate::usage::Accounts;
 
 pub mod emulated;
@@ -211,8 +211,8 @@ pub struct Scrape {
     pub usage: tokio::sync::watch::Receiver<Vec<Usage>>,
     /// The journal.
     pub journal: Arc<Journal>,
-    /// Nonsense at the desk.
-    pub babble: Babble,
+    /// Who was turned away at which socket.
+    pub nonsense: Nonsense,
     /// Also under the names of the emulated systems.
     pub emulate: bool,
 }
@@ -246,9 +246,13 @@ impl Collector for Scrape {
         families.extend(own(self.node.refused().len(), lost, bytes));
         families.push(Family {
             name: "divvy_agent_nonsense",
-            help: "Messages that made no sense",
+            help: "Visitors turned away: what they said made no sense, or they are in no container",
             counts: true,
-            series: vec![(Labels(vec![("socket", "desk".to_owned())]), self.babble.count() as f64)],
+            series: self
+                .nonsense
+                .counts()
+                .map(|(socket, n)| (Labels(vec![("socket", socket.to_owned())]), n as f64))
+                .collect(),
         });
         families.iter().try_for_each(|family| write(&mut encoder, family))
     }

@@ -64,6 +64,8 @@ struct State {
     driver: String,
     ledger: Ledger,
     refused: BTreeMap<PodUid, String>,
+    /// Resources that other device plugins offer here.
+    taken: BTreeSet<String>,
 }
 
 /// The node.
@@ -146,6 +148,21 @@ impl Node {
         self.state().foreign.clone()
     }
 
+    /// Resources that other device plugins offer here: theirs to count.
+    pub fn taken(&self) -> BTreeSet<String> {
+        self.state().taken.clone()
+    }
+
+    /// Takes a new look at what other device plugins offer.
+    pub fn set_taken(&self, taken: BTreeSet<String>) {
+        let mut state = self.state();
+        if state.taken != taken {
+            state.taken = taken;
+            drop(state);
+            self.note_change();
+        }
+    }
+
     /// A copy of the ledger.
     pub fn ledger(&self) -> Ledger {
         self.state().ledger.clone()
@@ -195,6 +212,7 @@ impl Node {
     ) -> Result<ContainerEdits, No> {
         let pod =
             self.pods.wait(PATIENCE, |pods| pods.get(uid)).await.ok_or_else(|| No::UnknownPod(uid.to_string()))?;
+        self.explored_soon().await?;
         let name = format!("{}/{container}", pod.pod);
         let grant = match pod.wanted() {
             None => return Err(No::NoGrant(name)),
@@ -215,6 +233,14 @@ impl Node {
         // Somebody new is to be held to its share.
         self.note_change();
         made
+    }
+
+    /// Waits a moment for the first look at the devices: before it, no grant can be judged.
+    async fn explored_soon(&self) -> Result<(), No> {
+        let mut changes = self.changes();
+        let explored = async { while !self.is_explored() && changes.changed().await.is_ok() {} };
+        let in_time = tokio::time::timeout(PATIENCE, explored).await;
+        in_time.map_err(|_| No::Broken("this agent has not looked at the node's devices yet".into()))
     }
 
     /// What counts for a pod that starts: what it holds already, for changes of that are judged apart ([`crate::resize`]).

@@ -1,60 +1,107 @@
 //! Does somebody else give out this node's cards? Two owners of one card over-commit it, so where another device plugin or a DRA driver
 //! offers NVIDIA's cards, ours are not offered, and both owners are named.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use divvy_core::keys;
 use divvy_service::Stop;
+use futures::StreamExt;
 use k8s_openapi::api::resource::v1::ResourceSlice;
-use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 
 use crate::events::Events;
 use crate::kubelet::Kubelet;
+use crate::node::Node;
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_secs(15);
+/// Between two looks at the kubelet's device plugins.
+const LOOK: Duration = Duration::from_secs(5);
 
-/// Looks again and again; what is found is in `owners`: the sentence that says who else gives cards out.
+/// What is known about others.
+#[derive(Default)]
+struct Others {
+    /// Resources that device plugins offer here; unknown before the first look.
+    plugins: Option<BTreeSet<String>>,
+    /// DRA drivers that offer devices of this node, by their objects; unknown before the first list.
+    drivers: Option<BTreeMap<String, String>>,
+    /// The list that is being told.
+    listed: BTreeMap<String, String>,
+}
+
+impl Others {
+    fn hear(&mut self, event: Event<ResourceSlice>) {
+        let known = self.drivers.get_or_insert_default();
+        match event {
+            Event::Init => self.listed.clear(),
+            Event::InitApply(slice) => drop(self.listed.insert(slice.name_any(), slice.spec.driver)),
+            Event::InitDone => *known = std::mem::take(&mut self.listed),
+            Event::Apply(slice) => drop(known.insert(slice.name_any(), slice.spec.driver)),
+            Event::Delete(slice) => drop(known.remove(&slice.name_any())),
+        }
+    }
+
+    /// The sentence that says who else gives cards out, once everybody was looked at.
+    fn sentence(&self) -> Option<Option<String>> {
+        let (plugins, drivers) = (self.plugins.as_ref()?, self.drivers.as_ref()?);
+        Some(sentence(plugins.iter().map(String::as_str), drivers.values().map(String::as_str)))
+    }
+}
+
+/// Looks again and again; what is found is in `owners`: the sentence that says who else gives cards out. The first look is told
+/// whatever it finds.
 pub async fn watch(
     client: Client,
-    node: String,
+    node: Arc<Node>,
     kubelet: Kubelet,
     events: Events,
     owners: watch::Sender<Option<String>>,
     stop: Stop,
 ) -> anyhow::Result<()> {
+    let config = watcher::Config::default().fields(&format!("spec.nodeName={}", node.name));
+    let mut slices = watcher(Api::<ResourceSlice>::all(client), config).default_backoff().boxed();
+    let mut looks = tokio::time::interval(LOOK);
+    let mut others = Others::default();
+    let mut is_first = true;
     loop {
-        let plugins = kubelet.plugin_resources().await.unwrap_or_default();
-        let drivers = drivers(&client, &node).await;
-        let found = sentence(plugins.iter().map(String::as_str), drivers.iter().map(String::as_str));
-        let changed = owners.send_if_modified(|old| {
-            let changed = *old != found;
-            old.clone_from(&found);
-            changed
-        });
-        match (&found, changed) {
-            (Some(sentence), true) => {
+        tokio::select! {
+            _ = looks.tick() => match kubelet.plugin_resources().await {
+                Ok(plugins) => {
+                    node.set_taken(plugins.iter().filter(|name| *name != keys::SLOT).cloned().collect());
+                    others.plugins = Some(plugins);
+                }
+                // A kubelet that is away changes nothing about who offers what.
+                Err(_) => drop(others.plugins.get_or_insert_default()),
+            },
+            event = slices.next() => match event {
+                Some(Ok(event)) => others.hear(event),
+                // A cluster without DRA has no such objects.
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "cannot hear of DRA drivers");
+                    others.drivers.get_or_insert_default();
+                }
+                None => anyhow::bail!("the watch of DRA drivers ended"),
+            },
+            () = stop.requested() => return Ok(()),
+        }
+        let Some(found) = others.sentence() else { continue };
+        let is_new = *owners.borrow() != found;
+        match &found {
+            Some(sentence) if is_new => {
                 tracing::error!(sentence, "the cards have two owners");
                 events.node(true, "TwoOwners", sentence);
             }
-            (None, true) => events.node(false, "OneOwner", "this node's cards are Divvy's alone"),
-            (_, false) => {}
+            None if is_new => events.node(false, "OneOwner", "this node's cards are Divvy's alone"),
+            _ => {}
         }
-        tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
-            () = stop.requested() => return Ok(()),
+        if is_new || is_first {
+            owners.send_replace(found);
         }
+        is_first = false;
     }
-}
-
-/// DRA drivers that offer devices of this node. A cluster without DRA has none.
-async fn drivers(client: &Client, node: &str) -> Vec<String> {
-    let api: Api<ResourceSlice> = Api::all(client.clone());
-    let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
-    let listed = api.list(&params).await.map(|list| list.items).unwrap_or_default();
-    listed.into_iter().map(|slice| slice.spec.driver).collect()
 }
 
 /// Who else gives out NVIDIA's cards, as one sentence.

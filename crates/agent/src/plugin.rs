@@ -15,6 +15,7 @@ use divvy_proto::deviceplugin::{
     Device, DevicePluginOptions, Empty, ListAndWatchResponse, PreStartContainerRequest, PreStartContainerResponse,
     PreferredAllocationRequest, PreferredAllocationResponse,
 };
+use divvy_service::health::Condition;
 use futures::Stream;
 use tonic::{Request, Response, Status};
 
@@ -23,6 +24,7 @@ use crate::events::Events;
 use crate::identity::{self, Owner};
 use crate::kubelet::Kubelet;
 use crate::node::{No, Node};
+use crate::nonsense::Nonsense;
 use crate::patches::{Change, Patches};
 use crate::runtime::Runtime;
 
@@ -50,6 +52,9 @@ pub struct Plugin {
     pub(crate) patches: Patches,
     pub(crate) slots: Slots,
     pub(crate) carrier: Carrier,
+    pub(crate) nonsense: Nonsense,
+    /// The kubelet follows the list of slots.
+    pub(crate) listened: Condition,
 }
 
 impl Plugin {
@@ -126,16 +131,23 @@ impl DevicePlugin for Plugin {
 
     async fn list_and_watch(&self, _: Request<Empty>) -> Result<Response<Self::ListAndWatchStream>, Status> {
         let updates = self.slots.subscribe();
-        let stream = futures::stream::unfold((updates, true), |(mut updates, first)| async move {
-            if !first {
-                updates.changed().await.ok()?;
+        let this = self.clone();
+        let stream = futures::stream::unfold((updates, true), move |(mut updates, first)| {
+            let this = this.clone();
+            async move {
+                if !first {
+                    // Asked for the next: the last was taken.
+                    this.listened.set(true);
+                    updates.changed().await.ok()?;
+                }
+                let as_device = |slot: &slots::Slot| Device {
+                    id: slot.id.clone(),
+                    health: if slot.healthy { "Healthy" } else { "Unhealthy" }.into(),
+                };
+                let reply =
+                    ListAndWatchResponse { devices: updates.borrow_and_update().iter().map(as_device).collect() };
+                Some((Ok(reply), (updates, false)))
             }
-            let as_device = |slot: &slots::Slot| Device {
-                id: slot.id.clone(),
-                health: if slot.healthy { "Healthy" } else { "Unhealthy" }.into(),
-            };
-            let reply = ListAndWatchResponse { devices: updates.borrow_and_update().iter().map(as_device).collect() };
-            Some((Ok(reply), (updates, false)))
         });
         Ok(Response::new(Box::pin(stream)))
     }

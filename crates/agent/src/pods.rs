@@ -39,6 +39,8 @@ pub struct PodView {
     pub ask: Option<GpuAsk>,
     /// What its status says of containers that have run. Late: the runtime knows first.
     pub seen: Seen,
+    /// What its status says is wrong with its devices.
+    pub devices_bad: Option<String>,
     /// The pod as it was written (metadata and spec), for a pod with a grant; null for others.
     pub manifest: Arc<Value>,
 }
@@ -73,6 +75,7 @@ impl PodView {
             change: read(keys::GRANT_OVERRIDE).map(|text| Change { text: text.to_owned(), grant: parse_grant(text) }),
             ask: read(keys::ASK).and_then(|text| serde_json::from_str(text).ok()),
             seen: seen(pod),
+            devices_bad: devices_bad(pod),
             manifest: Arc::new(if annotations.contains_key(keys::GRANT) { manifest(pod) } else { Value::Null }),
         })
     }
@@ -112,6 +115,12 @@ fn member(container: &Container, early: bool) -> Member {
     let limits = container.resources.as_ref().and_then(|r| r.limits.as_ref());
     let slots = limits.and_then(|l| l.get(keys::SLOT)).and_then(|q| q.0.parse().ok()).unwrap_or(0);
     Member { name: container.name.as_str().into(), role, slots }
+}
+
+fn devices_bad(pod: &Pod) -> Option<String> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    let told = conditions.iter().find(|c| c.type_ == keys::CONDITION_DEVICES && c.status == "False")?;
+    Some(told.message.clone().unwrap_or_default())
 }
 
 fn seen(pod: &Pod) -> Seen {

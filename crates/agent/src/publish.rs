@@ -163,9 +163,11 @@ async fn write_once(
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         tracing::info!(devices = devices.len(), refused = refused.len(), "inventory written");
     }
+    let taken = node.taken();
     let missing: BTreeMap<String, String> = facts
         .capacity(name, style)
         .into_iter()
+        .filter(|(k, _)| !taken.contains(k))
         .map(|(k, v)| (k, v.to_string()))
         .filter(|(k, v)| stands.capacity.get(k).is_none_or(|found| amount(found) != amount(v)))
         .collect();

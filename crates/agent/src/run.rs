@@ -25,6 +25,7 @@ use crate::kubelet::Kubelet;
 use crate::library::Shelf;
 use crate::metrics::Scrape;
 use crate::node::Node;
+use crate::nonsense::{Nonsense, Socket};
 use crate::ops::{self, Reach};
 use crate::owners;
 use crate::patches::Patches;
@@ -35,7 +36,7 @@ use crate::publish::{self, NodeView};
 use crate::resize::Resize;
 use crate::runtime::Runtime;
 use crate::settle::{Settle, now};
-use crate::shim::desk::{self, Babble};
+use crate::shim::desk;
 use crate::ward::Ward;
 
 /// How the agent runs.
@@ -140,6 +141,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let kubelet = Kubelet::new(&args.plugins, &args.pod_resources);
     let runtime = Runtime::new(&args.cri);
     let slots = Slots::new(args.slots);
+    let nonsense = Nonsense::default();
+    let health = Health::new();
     let plugin = Plugin {
         node: node.clone(),
         kubelet: kubelet.clone(),
@@ -148,6 +151,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         patches: patches.clone(),
         slots: slots.clone(),
         carrier: args.carrier,
+        nonsense: nonsense.clone(),
+        listened: health.condition("the kubelet follows the slots"),
     };
     let listener = divvy_service::http::bind(args.listen)?;
     let journal = Journal::open(&args.state.join("journal"), args.node.as_str().into(), args.journal_bytes, now());
@@ -177,32 +182,34 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         owners: known_owners,
     };
     let explore = explorer.run(look, view.subscribe(), stop());
-    let owners = owners::watch(client.clone(), args.node.clone(), kubelet.clone(), events.clone(), owners, stop());
-    let hold = Hold::start(node.home().clone(), runtime.clone(), args.keeper, |(container, pid, event)| {
-        tracing::warn!(container = %container.display(), pid, ?event, "a container reports");
-    });
+    let owners = owners::watch(client.clone(), node.clone(), kubelet.clone(), events.clone(), owners, stop());
+    let hold =
+        Hold::start(node.home().clone(), runtime.clone(), args.keeper, nonsense.clone(), |(container, pid, event)| {
+            tracing::warn!(container = %container.display(), pid, ?event, "a container reports");
+        });
     let hold = Arc::new(hold.with_context(|| format!("cannot listen in {}", args.run.display()))?);
     let identify = crate::hold::identify(node.home().clone(), runtime.clone());
     let audit = audit::watch::run(node.clone(), identify, events.clone(), args.bypass, stop());
-    let babble = Babble::default();
     let scrape = Scrape {
         node: node.clone(),
         accounts: hold.accounts(),
         usage: known_usage,
         journal: journal.clone(),
-        babble: babble.clone(),
+        nonsense: nonsense.clone(),
         emulate: args.emulate_metrics,
     };
-    let health = Health::new();
     let ready = health.condition("devices looked at");
-    let tell = divvy_service::http::serve(listener, ops::routes(health, scrape, journal.clone()), None, stop());
+    let heard = nonsense.clone();
+    let routes = ops::routes(health, scrape, journal.clone());
+    let tell =
+        divvy_service::http::serve_anybody(listener, routes, move || heard.note(Socket::Port, "no HTTP"), stop());
     let resize =
         Resize { node: node.clone(), accounts: hold.accounts(), events: events.clone(), patches: patches.clone() };
     let resize = resize.run(stop());
     let cut = acknowledge(journal.clone(), view.subscribe(), stop());
     let settle = Settle { node: node.clone(), hold, journal, runtime, kubelet, slots, ready };
     let settle = settle.run(stop());
-    let desk = desk::serve(args.run.join("desk.sock"), node.clone(), events.clone(), babble, stop());
+    let desk = desk::serve(args.run.join("desk.sock"), node.clone(), events.clone(), nonsense.clone(), stop());
     let (serve, send) = (serve::run(plugin, args.plugins.clone(), stop()), queue.send(client.clone(), stop()));
     let patch = orders.send(client.clone(), stop());
     let evict = to_evict.work(client, stop());

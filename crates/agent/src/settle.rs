@@ -55,8 +55,8 @@ impl Settle {
             };
             let settled = this.clone();
             tokio::task::spawn_blocking(move || settled.once(running.as_ref())).await?;
-            this.ready.set(this.node.is_explored());
             this.update_slots().await;
+            this.ready.set(this.node.is_explored());
             tokio::select! {
                 () = tokio::time::sleep(LOOK) => {}
                 Ok(()) = pods.changed() => {}
@@ -96,8 +96,11 @@ impl Settle {
         if !self.node.is_explored() {
             return;
         }
+        let bound = self.node.pods.bound();
+        let is_here = |uid: &PodUid| bound.as_ref().is_none_or(|bound| bound.contains(uid)) || self.node.holds(uid);
         let held: BTreeSet<String> = match self.kubelet.checkpoint() {
-            Some(entries) => entries.into_iter().flat_map(|e| e.ids).collect(),
+            // The kubelet keeps lines of pods that are gone until it needs their ids.
+            Some(entries) => entries.into_iter().filter(|e| is_here(&e.pod)).flat_map(|e| e.ids).collect(),
             None => self.kubelet.listed().await.into_iter().flatten().flat_map(|l| l.ids).collect(),
         };
         let devices = self.node.devices();

@@ -61,6 +61,7 @@ pub(crate) fn pod() -> PodView {
         change: None,
         ask: None,
         seen: Seen::default(),
+        devices_bad: None,
         manifest: Arc::default(),
     }
 }

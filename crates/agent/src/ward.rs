@@ -1,6 +1,6 @@
 //! What is done about failed devices: the node says so in an event, pods on them get a condition, and by policy they are evicted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use divvy_core::id::{DeviceId, PodUid};
@@ -23,9 +23,13 @@ pub struct Ward {
     pub evictions: Evictions,
 }
 
+/// What pods were told, so that each trouble is an event and an eviction once.
+pub type Told = BTreeMap<PodUid, String>;
+
 impl Ward {
-    /// Tells of turns.
-    pub fn tell(&self, node: &Arc<Node>, turns: &[Turn], health: &Health, policy: &Policy) {
+    /// Tells of turns, and sees to it that the pods on failed devices know, and those on devices that are fit again too. Their
+    /// conditions are compared at every look: what was not known, or not sent, at the turn itself is made up for.
+    pub fn tell(&self, node: &Arc<Node>, turns: &[Turn], health: &Health, policy: &Policy, told: &mut Told) {
         for turn in turns {
             match &turn.reason {
                 Some(reason) => {
@@ -38,46 +42,65 @@ impl Ward {
                 }
             }
         }
-        if turns.is_empty() {
-            return;
-        }
         let unhealthy = health.unhealthy();
-        let touched: BTreeSet<&DeviceId> = turns.iter().map(|t| &t.device).collect();
-        for uid in holders_of(node, &touched) {
-            let Some(pod) = node.pods.get(&uid) else { continue };
-            let bad: Vec<String> =
-                devices_of(&pod).filter_map(|id| unhealthy.get(id).map(|reason| format!("{id}: {reason}"))).collect();
-            let (reason, message) = match bad.is_empty() {
-                true => ("DevicesHealthy", "all its devices are fit for work".to_owned()),
-                false => ("DeviceUnhealthy", bad.join("; ")),
+        let ledger = node.ledger();
+        told.retain(|uid, _| ledger.holders().contains_key(uid));
+        for pod in ledger.holders().keys().filter_map(|uid| node.pods.get(uid)) {
+            let bad = troubles(&pod, &unhealthy);
+            if bad == pod.devices_bad {
+                continue;
+            }
+            let (reason, message) = match &bad {
+                None => ("DevicesHealthy", "all its devices are fit for work".to_owned()),
+                Some(bad) => ("DeviceUnhealthy", bad.clone()),
             };
             let change = Change::Condition {
                 kind: keys::CONDITION_DEVICES.into(),
-                holds: bad.is_empty(),
+                holds: bad.is_none(),
                 reason: reason.into(),
                 message: message.clone(),
             };
-            self.patches.change(&pod.pod, &uid, change);
-            if bad.is_empty() {
+            self.patches.change(&pod.pod, &pod.uid, change);
+            let Some(bad) = bad else {
+                told.remove(&pod.uid);
                 continue;
-            }
-            self.events.warn_pod(&pod, "DeviceUnhealthy", &message);
-            if policy.evict {
-                self.evictions.evict(&pod.pod, &uid, &message);
+            };
+            if told.insert(pod.uid.clone(), bad.clone()).as_ref() != Some(&bad) {
+                self.events.warn_pod(&pod, "DeviceUnhealthy", &message);
+                if policy.evict {
+                    self.evictions.evict(&pod.pod, &pod.uid, &message);
+                }
             }
         }
     }
 }
 
-fn holders_of(node: &Node, devices: &BTreeSet<&DeviceId>) -> Vec<PodUid> {
-    let ledger = node.ledger();
-    let on_them = |grant: &divvy_core::grant::Grant| {
-        grant.containers.iter().flat_map(|c| &c.slices).any(|slice| devices.contains(&slice.device))
-    };
-    ledger.holders().iter().filter(|(_, holder)| on_them(&holder.grant)).map(|(uid, _)| uid.clone()).collect()
+/// What is wrong with a pod's devices.
+fn troubles(pod: &PodView, unhealthy: &BTreeMap<DeviceId, String>) -> Option<String> {
+    let grant = pod.grant.as_ref()?.as_ref().ok()?;
+    let devices: BTreeSet<&DeviceId> = grant.containers.iter().flat_map(|c| &c.slices).map(|s| &s.device).collect();
+    let bad: Vec<String> =
+        devices.into_iter().filter_map(|id| unhealthy.get(id).map(|reason| format!("{id}: {reason}"))).collect();
+    (!bad.is_empty()).then(|| bad.join("; "))
 }
 
-fn devices_of(pod: &PodView) -> impl Iterator<Item = &DeviceId> {
-    let grant = pod.grant.as_ref().and_then(|g| g.as_ref().ok());
-    grant.into_iter().flat_map(|g| &g.containers).flat_map(|c| &c.slices).map(|s| &s.device)
+#[cfg(test)]
+mod tests {
+    use divvy_core::ask::Role;
+    use divvy_core::units::Bytes;
+
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_pod_is_told_of_each_of_its_devices_once() {
+        let slice = |id: &str| testing::slice(&id.into(), Bytes::gib(1), 100);
+        let slices = vec![slice("G1"), slice("G0"), slice("G1")];
+        let grant = testing::grant(vec![testing::container("main", Role::Main, slices)]);
+        let pod = PodView { grant: Some(Ok(grant)), ..testing::pod() };
+        let sick = |ids: &[&str]| ids.iter().map(|id| (DeviceId::from(*id), "XID 79".to_owned())).collect();
+        assert_eq!(troubles(&pod, &sick(&["G2"])), None);
+        assert_eq!(troubles(&pod, &sick(&["G1"])).unwrap(), "G1: XID 79");
+        assert_eq!(troubles(&pod, &sick(&["G0", "G1"])).unwrap(), "G0: XID 79; G1: XID 79");
+    }
 }

@@ -21,6 +21,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::nonsense::{Nonsense, Socket};
+
 /// Time between two looks for the dead that nobody told us about.
 const SWEEP: Duration = Duration::from_millis(500);
 /// How long a connection may stay; the library needs milliseconds.
@@ -44,7 +46,7 @@ pub struct Registry {
 
 impl Registry {
     /// Listens at `agent.sock` in each of the given folders; who comes to one is in the container of the other folder.
-    pub fn start(folders: Vec<(PathBuf, PathBuf)>) -> io::Result<Registry> {
+    pub fn start(folders: Vec<(PathBuf, PathBuf)>, nonsense: Nonsense) -> io::Result<Registry> {
         let containers = folders.iter().map(|(_, container)| container.clone()).collect();
         let listeners: Vec<(PathBuf, Identify)> = folders
             .into_iter()
@@ -53,7 +55,7 @@ impl Registry {
                 (at.join(place::SOCKET), identify)
             })
             .collect();
-        Registry::listen(listeners, containers, |(container, pid, event)| {
+        Registry::listen(listeners, containers, nonsense, |(container, pid, event)| {
             tracing::warn!(container = %container.display(), pid, ?event, "a container reports");
         })
     }
@@ -62,6 +64,7 @@ impl Registry {
     pub fn listen(
         sockets: Vec<(PathBuf, Identify)>,
         containers: Vec<PathBuf>,
+        nonsense: Nonsense,
         report: impl Fn(Report) + Send + 'static,
     ) -> io::Result<Registry> {
         let listeners = sockets
@@ -75,6 +78,7 @@ impl Registry {
             watched: BTreeMap::new(),
             ledgers: BTreeMap::new(),
             containers: containers.clone(),
+            nonsense,
             report: Box::new(report),
         };
         let asked = stop.clone();
@@ -137,6 +141,7 @@ struct Desk {
     watched: BTreeMap<(PathBuf, usize, u64), Watched>,
     ledgers: BTreeMap<PathBuf, Guarded<Ledger>>,
     containers: Arc<Mutex<Vec<PathBuf>>>,
+    nonsense: Nonsense,
     report: Box<dyn Fn(Report) + Send>,
 }
 
@@ -169,8 +174,11 @@ impl Desk {
                     break;
                 };
                 let peer = net::sockopt::socket_peercred(&socket).map(|c| c.pid.as_raw_nonzero().get() as u32);
-                if let Some((pid, container)) = peer.ok().and_then(|pid| Some((pid, identify(pid)?))) {
-                    self.connections.push(Connection { socket, pid, container, since: Instant::now() });
+                match peer.ok().and_then(|pid| Some((pid, identify(pid)?))) {
+                    Some((pid, container)) => {
+                        self.connections.push(Connection { socket, pid, container, since: Instant::now() });
+                    }
+                    None => self.nonsense.note(Socket::Agent, "a process that is in no container with a grant"),
                 }
             }
         }
@@ -212,7 +220,10 @@ impl Desk {
                     continue;
                 }
                 Some(Err(divvy_shm::frame::FrameFault::Unknown)) => continue,
-                _ => return false,
+                _ => {
+                    self.nonsense.note(Socket::Agent, "no message of the library's");
+                    return false;
+                }
             };
             let length = answer.encode(&mut frame);
             if net::send(&connection.socket, &frame[..length], SendFlags::NOSIGNAL).is_err() {

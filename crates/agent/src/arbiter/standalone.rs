@@ -16,6 +16,7 @@ use super::audit::{self, Audit, Whose};
 use super::registry::Registry;
 use super::{Arbiter, Container, Settings};
 use crate::home::uuid;
+use crate::nonsense::Nonsense;
 
 /// What `divvy-agent arbiter` needs to know.
 #[derive(Clone, Debug, clap::Args)]
@@ -93,7 +94,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let arbiter = Arbiter::new(Settings { record: args.record.clone(), ..Settings::default() });
     arbiter.set_containers(&containers);
-    let registry = Registry::start(containers.iter().map(|c| (c.dir.clone(), c.dir.clone())).collect())?;
+    let registry =
+        Registry::start(containers.iter().map(|c| (c.dir.clone(), c.dir.clone())).collect(), Nonsense::default())?;
     let mut keeper = Keeper::new(args);
     let accounts = arbiter.accounts();
     let mut auditor = Auditor::new(args, &containers)?;

@@ -7,6 +7,7 @@ use divvy_shm::map::Guarded;
 use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter, Ledger, LedgerFile};
 
 use super::*;
+use crate::nonsense::{Nonsense, Socket};
 
 /// A container whose program is played by the test, and whose card completes what its gate lets through.
 struct Played {
@@ -259,7 +260,7 @@ fn what_a_dead_process_left_is_given_back_and_a_living_one_is_known() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("a");
     let tenant = played(&dir, &["one"], 300, 1000);
-    let registry = registry::Registry::start(vec![(dir.clone(), dir.clone())]).unwrap();
+    let registry = registry::Registry::start(vec![(dir.clone(), dir.clone())], Nonsense::default()).unwrap();
     // The child dies without a word.
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
     let id = tenant.ledger.claim_process(child.id(), 7, "sleep").unwrap();
@@ -300,7 +301,7 @@ fn a_tenant_that_scribbles_over_its_ledger_takes_nothing_from_its_neighbour_and_
     let all = [container(root.path(), "a"), container(root.path(), "b")];
     arbiter.set_containers(&all);
     let dirs = all.iter().map(|c| (c.dir.clone(), c.dir.clone())).collect();
-    let registry = registry::Registry::start(dirs).unwrap();
+    let registry = registry::Registry::start(dirs, Nonsense::default()).unwrap();
     let mut audit = audit::Audit::default();
     let ledger = std::fs::OpenOptions::new().write(true).open(all[0].dir.join(divvy_shm::place::LEDGER)).unwrap();
     let length = ledger.metadata().unwrap().len();
@@ -336,12 +337,13 @@ fn a_tenant_that_scribbles_over_its_ledger_takes_nothing_from_its_neighbour_and_
 }
 
 #[test]
-fn random_bytes_at_the_socket_harm_nobody() {
+fn random_bytes_at_the_socket_are_counted_and_harm_nobody() {
     use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with};
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("a");
     let tenant = played(&dir, &["one"], 300, 1000);
-    let registry = registry::Registry::start(vec![(dir.clone(), dir.clone())]).unwrap();
+    let nonsense = Nonsense::default();
+    let registry = registry::Registry::start(vec![(dir.clone(), dir.clone())], nonsense.clone()).unwrap();
     let address = rustix::net::SocketAddrUnix::new(dir.join(divvy_shm::place::SOCKET)).unwrap();
     let call = || {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
@@ -385,5 +387,6 @@ fn random_bytes_at_the_socket_harm_nobody() {
         }
         other => panic!("{other:?}"),
     }
+    assert!(nonsense.count(Socket::Agent) > 100, "{nonsense:?}");
     drop((kept, registry));
 }

@@ -11,9 +11,9 @@ use divvy_proto::deviceplugin::device_plugin_server::DevicePluginServer;
 use divvy_proto::deviceplugin::registration_client::RegistrationClient;
 use divvy_service::Stop;
 use tokio::net::UnixListener;
-use tokio_stream::wrappers::UnixListenerStream;
 
 use super::Plugin;
+use crate::nonsense::Socket;
 use crate::socket;
 
 /// The version of the interface.
@@ -50,9 +50,10 @@ async fn serve_once(plugin: &Plugin, own: &Path, kubelet: &Path) -> anyhow::Resu
             tokio::time::sleep(LOOK).await;
         }
     };
+    let callers = socket::http2(listener, plugin.nonsense.clone(), Socket::Plugin);
     let server = tonic::transport::Server::builder()
         .add_service(DevicePluginServer::new(plugin.clone()))
-        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), replaced);
+        .serve_with_incoming_shutdown(callers, replaced);
     let registration = async {
         let mut refused = 0u32;
         while let Err(error) = register(plugin, kubelet).await {
@@ -70,6 +71,7 @@ async fn serve_once(plugin: &Plugin, own: &Path, kubelet: &Path) -> anyhow::Resu
         served = server => {
             served.context("the device plugin's server failed")?;
             tracing::info!("the kubelet was restarted");
+            plugin.listened.set(false);
             Ok(())
         }
         () = registration => Ok(()),

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -16,6 +15,7 @@ use tokio::sync::Semaphore;
 use crate::edits::ContainerEdits;
 use crate::events::Events;
 use crate::node::{No, Node};
+use crate::nonsense::{Nonsense, Socket};
 
 /// A question is short, an answer less so.
 const LONGEST_QUESTION: u64 = 16 << 10;
@@ -30,6 +30,14 @@ const AT_ONCE: usize = 64;
 struct Question {
     pod: String,
     container: String,
+}
+
+/// What the shim says.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Line {
+    Question(Question),
+    Nonsense { nonsense: u64 },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -58,25 +66,22 @@ pub async fn ask(socket: &Path, pod: &str, container: &str, patience: Duration) 
     }
 }
 
-/// What is wrong with those who ask: counted, and told once.
-#[derive(Clone, Default)]
-pub struct Babble(Arc<AtomicU64>);
-
-impl Babble {
-    /// How many made no sense.
-    pub fn count(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn note(&self, what: &str) {
-        if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(what, "somebody talks nonsense to the agent's desk; further nonsense is only counted");
-        }
-    }
+/// Tells the agent at `socket` how much nonsense the shim has heard on its own socket. Lost where the agent is away: the next tells all.
+pub async fn tell(socket: &Path, nonsense: u64, patience: Duration) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(&Line::Nonsense { nonsense })?;
+    line.push(b'\n');
+    let exchange = async { UnixStream::connect(socket).await?.write_all(&line).await };
+    tokio::time::timeout(patience, exchange).await?
 }
 
 /// Answers at `socket` until asked to stop.
-pub async fn serve(socket: PathBuf, node: Arc<Node>, events: Events, babble: Babble, stop: Stop) -> anyhow::Result<()> {
+pub async fn serve(
+    socket: PathBuf,
+    node: Arc<Node>,
+    events: Events,
+    nonsense: Nonsense,
+    stop: Stop,
+) -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let _ = std::fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).with_context(|| format!("could not listen on {}", socket.display()))?;
@@ -90,31 +95,35 @@ pub async fn serve(socket: PathBuf, node: Arc<Node>, events: Events, babble: Bab
             () = stop.requested() => return Ok(()),
         };
         let Ok(seat) = seats.clone().acquire_owned().await else { return Ok(()) };
-        let (node, events, babble) = (node.clone(), events.clone(), babble.clone());
+        let (node, events, nonsense) = (node.clone(), events.clone(), nonsense.clone());
         visits.spawn(async move {
             let _seat = seat;
-            if let Err(error) = visit(stream, &node, &events, &babble).await {
+            if let Err(error) = visit(stream, &node, &events, &nonsense).await {
                 tracing::debug!(%error, "a visitor left the desk");
             }
         });
     }
 }
 
-async fn visit(stream: UnixStream, node: &Arc<Node>, events: &Events, babble: &Babble) -> std::io::Result<()> {
+async fn visit(stream: UnixStream, node: &Arc<Node>, events: &Events, nonsense: &Nonsense) -> std::io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = Vec::new();
     let mut read = BufReader::new(read.take(LONGEST_QUESTION));
     match tokio::time::timeout(PATIENCE, read.read_until(b'\n', &mut line)).await {
         Ok(read) => drop(read?),
         Err(_) => {
-            babble.note("silence");
+            nonsense.note(Socket::Desk, "silence");
             return Ok(());
         }
     }
-    let answer = match serde_json::from_slice::<Question>(&line) {
-        Ok(question) => answer(node, events, &question).await,
+    let answer = match serde_json::from_slice(&line) {
+        Ok(Line::Question(question)) => answer(node, events, &question).await,
+        Ok(Line::Nonsense { nonsense: heard }) => {
+            nonsense.learn(Socket::Cri, heard);
+            return Ok(());
+        }
         Err(error) => {
-            babble.note("no question");
+            nonsense.note(Socket::Desk, "no question");
             Answer::No(format!("this is no question: {error}"))
         }
     };
@@ -162,9 +171,9 @@ mod tests {
     async fn nonsense_is_refused_counted_and_survived() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("desk.sock");
-        let (tasks, babble) = (Tasks::new(), Babble::default());
+        let (tasks, nonsense) = (Tasks::new(), Nonsense::default());
         let (events, _queue) = Events::new("n");
-        let desk = tokio::spawn(serve(socket.clone(), node(dir.path()), events, babble.clone(), tasks.stop()));
+        let desk = tokio::spawn(serve(socket.clone(), node(dir.path()), events, nonsense.clone(), tasks.stop()));
         while !socket.exists() {
             tokio::task::yield_now().await;
         }
@@ -176,7 +185,11 @@ mod tests {
             let mut rest = Vec::new();
             let _ = stream.read_to_end(&mut rest).await;
         }
-        assert_eq!(babble.count(), 3);
+        assert_eq!(nonsense.count(Socket::Desk), 3);
+        tell(&socket, 7, Duration::from_secs(5)).await.unwrap();
+        while nonsense.count(Socket::Cri) != 7 {
+            tokio::task::yield_now().await;
+        }
         let no = ask(&socket, "u", "main", Duration::from_secs(5)).await.unwrap_err();
         assert!(no.contains("is not known to this node's agent yet"), "{no}");
         desk.abort();

@@ -3,9 +3,11 @@
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use divvy_service::Stop;
+use futures::StreamExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Request, Response};
 use http_body_util::combinators::BoxBody;
@@ -17,7 +19,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::{Args, Refused, edit};
+use super::{Args, Refused, desk, edit};
+use crate::nonsense::{Nonsense, Socket};
+use crate::socket;
 
 type Body = BoxBody<Bytes, hyper::Error>;
 
@@ -27,6 +31,9 @@ const CREATE: &str = "/runtime.v1.RuntimeService/CreateContainer";
 const LARGEST: usize = (16 << 20) + 5;
 /// How much may be on its way at once: whole messages without waiting for permission.
 const WINDOW: u32 = 16 << 20;
+
+/// How often the agent is told of nonsense that was heard here.
+const TELL: Duration = Duration::from_secs(1);
 
 const UNAVAILABLE: u32 = 14;
 const FAILED_PRECONDITION: u32 = 9;
@@ -49,12 +56,24 @@ struct Connection {
 pub(super) async fn run(args: Args, stop: Stop) -> anyhow::Result<()> {
     let listener = listen(&args.listen)?;
     tracing::info!(listen = %args.listen.display(), upstream = %args.upstream.display(), "forwarding");
+    let nonsense = Nonsense::default();
+    let mut callers = std::pin::pin!(socket::http2(listener, nonsense.clone(), Socket::Cri));
+    let mut told = tokio::time::interval(TELL);
+    let mut heard = 0;
     let upstream = Arc::new(Upstream { args, connection: Mutex::new(None) });
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
-            accepted = listener.accept() => accepted.context("the shim's socket is gone")?.0,
+            caller = callers.next() => caller.context("the shim's socket is gone")??,
             Some(_) = connections.join_next() => continue,
+            _ = told.tick() => {
+                let count = nonsense.count(Socket::Cri);
+                // An agent that is away is told at the next tick.
+                if count != heard && desk::tell(&upstream.args.agent, count, TELL).await.is_ok() {
+                    heard = count;
+                }
+                continue;
+            }
             () = stop.requested() => return Ok(()),
         };
         let upstream = upstream.clone();
