@@ -7,8 +7,14 @@ mod node {
     pub(crate) mod kit;
     pub(crate) mod load;
 
+    mod health;
+    mod hostile;
+    mod leave;
+    mod owners;
+    mod resize;
     mod restart;
     mod share;
     mod shim;
     mod start;
+    mod upgrade;
 }

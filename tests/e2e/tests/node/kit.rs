@@ -4,17 +4,22 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use divvy_core::keys;
 use divvy_e2e::{Cluster, Image, Kubectl, Options, Program, eventually, own};
+use divvy_fakedriver::machine::Machine;
 use divvy_shm::{ContainerConfig, GateReader};
 use serde_json::{Value, json};
 
 /// Long enough for a busy machine; tests wait for conditions, not for this.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// The same for what the kubelet tries again by itself, with pauses that grow.
+pub(crate) const LATER: Duration = Duration::from_secs(120);
 /// An image that says it wants to see every card.
 pub(crate) const GREEDY: &str = "divvy.test/greedy:1";
 /// An image with a CUDA program (`tenant`) that does what it is told.
@@ -38,7 +43,14 @@ pub(crate) struct Site {
 /// The site, for one test at a time.
 pub(crate) fn site() -> MutexGuard<'static, Site> {
     static SITE: OnceLock<Mutex<Site>> = OnceLock::new();
-    SITE.get_or_init(|| Mutex::new(Site::start())).lock().unwrap_or_else(PoisonError::into_inner)
+    let site = SITE.get_or_init(|| Mutex::new(Site::start()));
+    let taken = site.lock().unwrap_or_else(PoisonError::into_inner);
+    if site.is_poisoned() {
+        // A test failed in the middle; the others are not to fail with it.
+        taken.mend();
+        site.clear_poison();
+    }
+    taken
 }
 
 impl Site {
@@ -78,6 +90,7 @@ impl Site {
             admin.in_namespace(&old).say(&words).unwrap();
         }
         self.settled();
+        self.listened();
         self.namespaces += 1;
         let name = format!("test-{}", self.namespaces);
         admin.say(&["create", "namespace", &name]).unwrap();
@@ -94,6 +107,12 @@ impl Site {
             Ok(())
         })
         .unwrap_or_else(|e| panic!("{e:#}\n{}", self.agent_log()));
+    }
+
+    /// Waits until the kubelet has heard of the agent's slots: a pod that is made sooner is turned away by the kubelet for good.
+    pub(crate) fn listened(&self) {
+        eventually("the agent is ready", SOON, || self.try_ask("/readyz").map(drop))
+            .unwrap_or_else(|e| panic!("{e:#}\n{}", self.agent_log()));
     }
 
     /// Where a file of the node is, seen from here.
@@ -143,10 +162,40 @@ impl Site {
         self.anew(argv);
     }
 
+    /// Undoes whatever a test may have done to the node.
+    fn mend(&self) {
+        let (node, admin) = (&self.cluster.nodes()[0], self.cluster.admin());
+        let _ = node.partition(false);
+        let _ = admin.run(&["delete", "resourceslices", "--all"]);
+        let _ = admin.run(&["annotate", "node", "node-0", &format!("{}-", keys::CORDON)]);
+        if let Ok(machine) = Machine::open(&self.on_node("/run/fake-gpu"), None) {
+            (0..CARDS.len()).for_each(|card| machine.lose(card, false));
+        }
+        let _ = std::fs::remove_file(self.on_node("/run/divvy/health.json"));
+        self.flags(&[]);
+    }
+
     fn anew(&self, argv: Vec<String>) {
         self.agent.stop().unwrap();
         self.agent.set_argv(argv);
+        self.come_back();
+    }
+
+    /// Kills the agent as a crash would, does something while it is away, and starts it again.
+    pub(crate) fn crash_agent(&self, meanwhile: impl FnOnce()) {
+        self.agent.kill().unwrap();
+        meanwhile();
+        self.come_back();
+    }
+
+    /// Starts an agent that was ended, and waits until the kubelet has heard of both: its node's status says so.
+    fn come_back(&self) {
+        let admin = self.cluster.admin();
+        let slots = |none: bool| move |n: &Value| (n["status"]["allocatable"][keys::SLOT] == "0") == none;
+        admin.wait("node", "node-0", SOON, slots(true)).unwrap();
         self.agent.start().unwrap();
+        self.listened();
+        admin.wait("node", "node-0", SOON, slots(false)).unwrap_or_else(|e| panic!("{e:#}\n{}", self.agent_log()));
     }
 
     /// Tells the CUDA program in a container what to do; its answers.
@@ -155,25 +204,75 @@ impl Site {
         kubectl.feed(&words, commands).unwrap().lines().map(str::to_owned).collect()
     }
 
+    /// A CUDA program in a container that waits for what it is told next.
+    pub(crate) fn session(&self, kubectl: &Kubectl, pod: &str) -> Session {
+        let mut command = kubectl.command(&["exec", "-i", pod, "--", "tenant"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (ear, mouth) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
+        Session { child, ear, mouth }
+    }
+
     /// What the agent's port answers.
     pub(crate) fn ask(&self, path: &str) -> String {
-        use std::io::{Read, Write};
+        self.try_ask(path).unwrap()
+    }
+
+    fn try_ask(&self, path: &str) -> anyhow::Result<String> {
         let reached = |node: &Value| node["metadata"]["annotations"][keys::AGENT].is_string();
-        let node = self.cluster.admin().wait("node", "node-0", SOON, reached).unwrap();
+        let node = self.cluster.admin().wait("node", "node-0", SOON, reached)?;
         let address = node["metadata"]["annotations"][keys::AGENT].as_str().unwrap();
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(SOON)).unwrap();
-        write!(stream, "GET {path} HTTP/1.0\r\nHost: agent\r\n\r\n").unwrap();
+        let mut stream = std::net::TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(SOON))?;
+        write!(stream, "GET {path} HTTP/1.0\r\nHost: agent\r\n\r\n")?;
         let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
-        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(" 200 "), "{path}: {head}\n{body}");
-        body.to_owned()
+        stream.read_to_string(&mut reply)?;
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap_or_default();
+        anyhow::ensure!(head.contains(" 200 "), "{path}: {head}\n{body}");
+        Ok(body.to_owned())
     }
 
     /// What the agent said.
     pub(crate) fn agent_log(&self) -> String {
         fs::read_to_string(self.agent.log()).unwrap_or_default()
+    }
+}
+
+/// A program on the node that ends with the test, however the test ends.
+pub(crate) struct Guest(pub(crate) Program);
+
+impl Guest {
+    /// Starts it.
+    pub(crate) fn start(program: Program) -> Guest {
+        program.start().unwrap();
+        Guest(program)
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.stop();
+    }
+}
+
+/// A program in a container, told one thing after another.
+pub(crate) struct Session {
+    child: Child,
+    ear: ChildStdin,
+    mouth: Lines<BufReader<ChildStdout>>,
+}
+
+impl Session {
+    /// Tells it one thing; its answer.
+    pub(crate) fn tell(&mut self, command: &str) -> String {
+        writeln!(self.ear, "{command}").unwrap();
+        self.mouth.next().unwrap_or_else(|| panic!("no answer to {command:?}")).unwrap()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
