@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::Context;
 use divvy_api::budget::{BudgetObject, ClusterBudgetObject, QuotaObject};
@@ -64,7 +64,10 @@ pub async fn add(
     let stop = tasks.stop();
 
     let (certificate, keeper) = match &options.files {
-        Some((chain, key)) => (Certificate::from_files(chain, key)?, Keeper::Files(chain.clone(), key.clone())),
+        Some((chain, key)) => {
+            let files = Files::read(chain, key)?;
+            (Certificate::from_pem(&files.chain, &files.key)?, Keeper::Files(files))
+        }
         None => {
             let (namespace, name) = &options.secret;
             let authority = shared_authority(&client, namespace, name, Timestamp::now()).await?;
@@ -84,8 +87,22 @@ pub async fn add(
 enum Keeper {
     /// We do.
     Own { authority: Authority, renew_at: Timestamp },
-    /// Somebody else does, in these files.
-    Files(PathBuf, PathBuf),
+    /// Somebody else does, in files that had this in them.
+    Files(Files),
+}
+
+/// What was in the files of a certificate and its key.
+#[derive(PartialEq, Eq)]
+struct Files {
+    chain: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl Files {
+    fn read(chain: &Path, key: &Path) -> anyhow::Result<Files> {
+        let read = |path: &Path| std::fs::read(path).with_context(|| format!("could not read {}", path.display()));
+        Ok(Files { chain: read(chain)?, key: read(key)? })
+    }
 }
 
 async fn upkeep(
@@ -97,7 +114,6 @@ async fn upkeep(
     registered: Condition,
     stop: Stop,
 ) -> anyhow::Result<()> {
-    let mut read_at = SystemTime::now();
     loop {
         let dialects: DialectConfig = settings.borrow_and_update().dialects.clone();
         let bundle = match &mut keeper {
@@ -107,8 +123,10 @@ async fn upkeep(
                 }
                 authority.bundle()
             }
-            Keeper::Files(chain, key) => {
-                reload(&certificate, chain, key, &mut read_at);
+            Keeper::Files(shown) => {
+                if let Err(error) = reload(&certificate, &options, shown) {
+                    tracing::warn!(error = format!("{error:#}"), "the new certificate cannot be used yet");
+                }
                 String::new()
             }
         };
@@ -146,19 +164,15 @@ async fn renew(
 }
 
 /// Shows the files' certificate when they changed. A half-written pair is refused by its mismatch and read again next time.
-fn reload(certificate: &Certificate, chain: &Path, key: &Path, read_at: &mut SystemTime) {
-    let changed = |path: &Path| std::fs::metadata(path).and_then(|m| m.modified()).is_ok_and(|at| at > *read_at);
-    if !changed(chain) && !changed(key) {
-        return;
+fn reload(certificate: &Certificate, options: &Options, shown: &mut Files) -> anyhow::Result<()> {
+    let Some((chain, key)) = &options.files else { return Ok(()) };
+    let found = Files::read(chain, key)?;
+    if found != *shown {
+        certificate.replace(&found.chain, &found.key)?;
+        *shown = found;
+        tracing::info!("the certificate was read again");
     }
-    let read = || -> anyhow::Result<()> { certificate.replace(&std::fs::read(chain)?, &std::fs::read(key)?) };
-    match read() {
-        Ok(()) => {
-            *read_at = SystemTime::now();
-            tracing::info!("the certificate was read again");
-        }
-        Err(error) => tracing::warn!(error = format!("{error:#}"), "the new certificate cannot be used yet"),
-    }
+    Ok(())
 }
 
 async fn watch_namespaces(client: Client, namespaces: Namespaces, stop: Stop) -> anyhow::Result<()> {
