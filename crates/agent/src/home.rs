@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use divvy_core::device::Device;
 use divvy_core::grant::Slice;
 use divvy_core::id::{ContainerName, PodUid};
-use divvy_core::units::Share;
+use divvy_core::units::{Bytes, Share};
 use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter, LedgerFile, place};
 
 use crate::edits::{Pages, is_intercepted};
@@ -195,8 +195,9 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(half, path)
 }
 
-/// What the library and the arbiter are told about a container: its slices of GPUs that the library keeps.
-pub fn config(name: String, slices: &[Slice], devices: &[Device]) -> ContainerConfig {
+/// What the library and the arbiter are told about a container: its slices of GPUs that the library keeps. `context` is what a context of
+/// a process takes of a part of a card, and is counted within the part; a whole card has room for it anyway.
+pub fn config(name: String, slices: &[Slice], devices: &[Device], context: Bytes) -> ContainerConfig {
     let kept = slices.iter().filter(|s| is_intercepted(s));
     let devices = kept.map(|slice| {
         let device = devices.iter().find(|d| d.id == slice.device);
@@ -210,6 +211,7 @@ pub fn config(name: String, slices: &[Slice], devices: &[Device]) -> ContainerCo
             share_limit: slice.share_limit.0.min(Share::WHOLE.0),
             gated: !slice.exclusive,
             whole_card: slice.exclusive,
+            context_bytes: if slice.exclusive { 0 } else { context.0 },
             ..DeviceConfig::default()
         }
     });
@@ -257,12 +259,14 @@ mod tests {
                 "ns/p/main".into(),
                 &[testing::slice(&device.id, Bytes::gib(gib), 300)],
                 std::slice::from_ref(&device),
+                Bytes::mib(520),
             )
         };
         let pages = home.prepare(&uid, &name, &config(4), Some(&shelf), &["s000".into()]).unwrap();
         let reader = GateReader::open(pages.gate.parent().unwrap()).unwrap();
         assert_eq!(reader.config().1.devices[0].memory_limit, 4 << 30);
         assert_eq!(reader.config().1.devices[0].uuid[15], 0x0a);
+        assert_eq!(reader.config().1.devices[0].context_bytes, 520 << 20);
         let again = Home::open(&root.path().join("run")).unwrap();
         again.prepare(&uid, &name, &config(6), Some(&shelf), &["s000".into()]).unwrap();
         assert_eq!(reader.config().1.devices[0].memory_limit, 6 << 30);

@@ -27,6 +27,8 @@ pub struct Style {
     pub memory_unit: MemoryUnit,
     /// Slots per device.
     pub slots_per_device: usize,
+    /// What a context takes of a part of a card; nothing where contexts come on top.
+    pub context: Bytes,
 }
 
 /// Everything that goes into the annotation.
@@ -85,7 +87,8 @@ mod tests {
         let (refused, foreign) = (BTreeMap::new(), BTreeMap::new());
         let facts =
             Facts { devices: &devices, driver: "", memory_unit: MemoryUnit::GiB, refused: &refused, foreign: &foreign };
-        let style = |advertise| Style { advertise, memory_unit: MemoryUnit::GiB, slots_per_device: 16 };
+        let style =
+            |advertise| Style { advertise, memory_unit: MemoryUnit::GiB, slots_per_device: 16, context: Bytes::ZERO };
         let all = facts.capacity("n", style(Advertise::All));
         assert_eq!((all[keys::GPU], all[keys::GPU_MEMORY], all[keys::GPU_SHARE]), (32, 32 << 30, 2000));
         assert_eq!((all[keys::VCUDA_CORE], all[keys::GPUSHARE_MEMORY]), (200, 32));

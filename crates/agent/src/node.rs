@@ -261,7 +261,12 @@ impl Node {
             tracing::error!(pod = %pod.pod, error = %e, "cannot write down what a pod holds");
         }
         for container in &grant.containers {
-            let config = home::config(format!("{}/{}", pod.pod, container.name), &container.slices, &devices);
+            let config = home::config(
+                format!("{}/{}", pod.pod, container.name),
+                &container.slices,
+                &devices,
+                self.style.context,
+            );
             if let Err(e) = self.home.change(&pod.uid, &container.name, &config) {
                 tracing::error!(pod = %pod.pod, container = %container.name, error = %e, "cannot change a container's pages");
             }
@@ -331,7 +336,7 @@ impl Node {
         for (at, parts) in by_provider {
             vendors.push(self.providers[at].edits(&parts).map_err(|e| e.to_string())?);
         }
-        let config = home::config(format!("{}/{container}", pod.pod), slices, &devices);
+        let config = home::config(format!("{}/{container}", pod.pod), slices, &devices, self.style.context);
         let pages = self
             .home
             .prepare(uid, container, &config, shelf, slots)

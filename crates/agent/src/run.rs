@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use divvy_core::device::MemoryUnit;
+use divvy_core::units::Bytes;
 use divvy_service::{Health, Stop, Tasks};
 use kube::Client;
 use tokio::sync::watch;
@@ -81,6 +82,10 @@ pub struct Args {
     /// The unit of aliyun.com/gpu-mem on this node (GiB or MiB)
     #[arg(long, env = "DIVVY_MEMORY_UNIT", default_value = "GiB", value_parser = memory_unit)]
     pub memory_unit: MemoryUnit,
+    /// What a CUDA context takes of a card here (about 520Mi on an H200), to be counted within what each container was granted. Nothing:
+    /// contexts come on top of grants, and the card must have room for them
+    #[arg(long, env = "DIVVY_CONTEXT_MEMORY", default_value = "0", value_parser = memory)]
+    pub context_memory: Bytes,
     /// What device errors mean and what is done about failed devices (docs/health.md)
     #[arg(long, env = "DIVVY_HEALTH", value_name = "FILE.yaml")]
     pub health: Option<PathBuf>,
@@ -105,6 +110,13 @@ pub struct Args {
     /// The devices
     #[command(flatten)]
     pub devices: Settings,
+}
+
+fn memory(text: &str) -> Result<Bytes, String> {
+    if text == "0" {
+        return Ok(Bytes::ZERO);
+    }
+    device::file::parse_memory(text).ok_or_else(|| format!("{text:?} is no amount of memory: such as 520Mi, or 0"))
 }
 
 fn memory_unit(text: &str) -> Result<MemoryUnit, String> {
@@ -133,7 +145,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     };
     std::fs::create_dir_all(&args.cdi).with_context(|| format!("cannot use {}", args.cdi.display()))?;
     let pods = Pods::default();
-    let style = Style { advertise: args.advertise, memory_unit: args.memory_unit, slots_per_device: args.slots };
+    let style = Style {
+        advertise: args.advertise,
+        memory_unit: args.memory_unit,
+        slots_per_device: args.slots,
+        context: args.context_memory,
+    };
     let node = Node::new(args.node.clone(), style, pods.clone(), providers, home, shelf, args.cdi.clone())?;
     let node = Arc::new(node);
     let (events, queue) = Events::new(&args.node);

@@ -86,7 +86,7 @@ fn id(index: u32) -> DeviceId {
     format!("GPU-00000000-0000-4000-8000-{index:012x}").into()
 }
 
-fn parse_memory(text: &str) -> Option<Bytes> {
+pub(crate) fn parse_memory(text: &str) -> Option<Bytes> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.trim().parse().ok()?;
     match &text[digits.len()..] {
