@@ -38,7 +38,12 @@ impl Treasury {
         // What is not stored yet must not be folded away.
         let horizon = hour_of(Time(now.0.saturating_sub(self.settings.late)));
         let through = self.sheets.oldest_unstored().map_or(horizon, |hour| hour.min(horizon));
-        if accounting.accounts().any(|(_, account)| account.through < through) {
+        // And nothing is folded again before every balance was stored since.
+        let drawn =
+            |key| self.budgets.get(key).and_then(|budget| budget.status.books.as_ref()).map(|books| books.through);
+        let stored =
+            accounting.accounts().all(|(key, account)| drawn(key).is_none_or(|through| through >= account.through.0));
+        if stored && accounting.accounts().any(|(_, account)| account.through < through) {
             accounting.fold(through);
             self.sheets.drop_before(Time(through.0.saturating_sub(HOUR)));
         }

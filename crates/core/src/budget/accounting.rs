@@ -29,6 +29,8 @@ pub struct Accounting {
     coverage: BTreeMap<Namespace, Vec<AccountKey>>,
     /// Everything up to this moment is accounted for.
     at: Time,
+    /// When accounts were out before this moment is of no use any more once they all were stored again.
+    forgettable: Time,
 }
 
 /// Accounts by name: they know when they were out of budget.

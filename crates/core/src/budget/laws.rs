@@ -1,5 +1,7 @@
 //! What must hold of every account, whatever pods, people and nodes do and in whatever order it is told.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::tests::{Every, device, hold, key, t, terms};
@@ -309,6 +311,8 @@ proptest! {
         let mut deaths = deaths;
         deaths.iter_mut().for_each(|moments| moments.sort_unstable());
         deaths.sort();
+        // How far each account's sums were drawn when it was last stored.
+        let mut drawn: BTreeMap<AccountKey, Time> = names.clone().into_iter().map(|name| (name, Time(0))).collect();
         for moments in deaths {
             // Each account is stored at a moment of its own, in an order of its own, and what is over may be folded in between.
             let (kept, mut stored) = (living.holds().cloned().collect::<Vec<Hold>>(), Vec::new());
@@ -317,8 +321,11 @@ proptest! {
                 let name = &names[(i + moments[3] as usize) % 3];
                 let account = living.account(name).unwrap().clone();
                 let decided = living.at().max(account.decided);
+                drawn.insert(name.clone(), account.through);
                 stored.push((name.clone(), account, decided));
-                if let Some(through) = folded {
+                // Nobody folds again before every account was stored since.
+                let all_stored = names.iter().all(|name| living.account(name).unwrap().through <= drawn[name]);
+                if let Some(through) = folded.filter(|_| all_stored) {
                     living.fold(t(through).min(living.at()));
                 }
             }

@@ -119,7 +119,9 @@ impl Accounting {
         }
     }
 
-    /// Keeps only sums of holds that ended before `through`. What was known of them is stored elsewhere by then.
+    /// Keeps only sums of holds that ended before `through`. What was known of them is stored elsewhere by then, and every account was
+    /// stored since this was last called: only then it is forgotten when they were out before that, for one that was stored earlier would
+    /// have to count again what depends on when the others were out.
     pub fn fold(&mut self, through: Time) {
         let ended = |hold: &&Hold| hold.ended().is_some_and(|end| end < through);
         let folding: Vec<PodUid> = self.holds.values().filter(ended).map(|hold| hold.uid.clone()).collect();
@@ -141,8 +143,9 @@ impl Accounting {
         let first_hold = self.holds.values().map(Hold::from).min().unwrap_or(through).min(through);
         for account in self.accounts.0.values_mut() {
             account.through = account.through.max(through);
-            account.timeline.forget(first_hold);
+            account.timeline.forget(self.forgettable);
         }
+        self.forgettable = self.forgettable.max(first_hold);
     }
 }
 
