@@ -7,6 +7,7 @@
 //! - [`budget`]: the custom resources for budgets and quotas.
 //! - [`extender`]: what kube-scheduler says to an extender and hears from it.
 //! - [`admission`]: what the API server says to a webhook and hears from it.
+//! - [`usage`]: what agents tell on their metrics ports about containers.
 #![forbid(unsafe_code)]
 
 pub mod admission;
@@ -18,4 +19,5 @@ pub mod managed;
 pub mod policy;
 pub mod quantity;
 pub mod reader;
+pub mod usage;
 pub mod wire;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use divvy_api::usage::{self, What};
 use divvy_core::id::{DeviceId, NodeName, PodKey};
 use divvy_core::time::Time;
 use divvy_core::units::Bytes;
@@ -40,23 +41,13 @@ impl Meter {
     /// What one node's agent says now, containers of a pod added up.
     pub fn read(&mut self, node: &NodeName, text: &str, now: Time) -> Vec<Measured> {
         let mut sums: BTreeMap<(PodKey, DeviceId), Sum> = BTreeMap::new();
-        for line in text.lines().filter(|line| line.starts_with("divvy_container_")) {
-            let Some((name, rest)) = line.split_once('{') else { continue };
-            let Some((labels, value)) = rest.rsplit_once("} ") else { continue };
-            let Some(value) = value.split(' ').next().and_then(|number| number.parse::<f64>().ok()) else { continue };
-            let label = |key: &str| {
-                let start = format!("{key}=\"");
-                labels.split("\",").find_map(|part| part.trim_end_matches('"').strip_prefix(start.as_str()))
-            };
-            let Some(((namespace, pod), device)) = label("namespace").zip(label("pod")).zip(label("device")) else {
-                continue;
-            };
-            let sum = sums.entry((PodKey::new(namespace, pod), DeviceId::from(device))).or_default();
-            match name {
-                "divvy_container_busy_ratio" => sum.busy += value,
-                "divvy_container_throttled_seconds_total" => sum.throttled += value,
-                "divvy_container_memory_used_bytes" => sum.memory += value,
-                _ => {}
+        for told in usage::told(text) {
+            let Some(device) = told.device else { continue };
+            let sum = sums.entry((PodKey::new(told.namespace, told.pod), DeviceId::from(device))).or_default();
+            match told.what {
+                What::Busy => sum.busy += told.value,
+                What::Throttled => sum.throttled += told.value,
+                What::Memory => sum.memory += told.value,
             }
         }
         sums.into_iter()

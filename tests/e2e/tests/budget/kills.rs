@@ -1,5 +1,6 @@
 //! The controller killed at random points.
 
+use divvy_api::budget::length;
 use divvy_core::budget::cost::held;
 use divvy_core::budget::{Amount, CostRule, Prices};
 use divvy_core::device::Inventory;
@@ -83,7 +84,7 @@ fn killed_at_random_points_the_balance_is_what_the_pods_held() {
     let inventory: Inventory =
         serde_json::from_str(inventory["metadata"]["annotations"][keys::INVENTORY].as_str().unwrap()).unwrap();
     let held: Amount = pods.iter().map(|pod| cost(pod, &inventory, created)).sum();
-    let expected = text(u64::try_from(held.floor_micros()).unwrap() / 1_000_000);
+    let expected = length::text(u64::try_from(held.floor_micros()).unwrap() / 1000);
     budget(&space, "gpu", |s| s["pods"] == 0 && s["spent"] == expected.as_str());
 }
 
@@ -116,18 +117,6 @@ fn cost(pod: &Value, inventory: &Inventory, since: u64) -> Amount {
     let millis = moment(end).max(granted.at).saturating_sub(granted.at.max(since));
     let rule = CostRule { prices: Prices::time(), ..CostRule::default() };
     rule.tariff(&held(&granted, inventory, true)).rate(false).over(millis)
-}
-
-fn text(seconds: u64) -> String {
-    let (h, m, s) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    match (h, m, s) {
-        (0, 0, s) => format!("{s}s"),
-        (0, m, 0) => format!("{m}m"),
-        (0, m, s) => format!("{m}m{s}s"),
-        (h, 0, 0) => format!("{h}h"),
-        (h, m, 0) => format!("{h}h{m}m"),
-        (h, m, s) => format!("{h}h{m}m{s}s"),
-    }
 }
 
 /// Ends a pod as its kubelet would.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use divvy_api::usage::{self, What};
 use divvy_core::units::Bytes;
 use kube::Client;
 use serde_json::Value;
@@ -43,21 +44,12 @@ pub(super) async fn ask(client: &Client) -> All {
 
 /// Adds up what one agent says.
 pub(super) fn read(text: &str, all: &mut All) {
-    for line in text.lines().filter(|line| line.starts_with("divvy_container_")) {
-        let Some((name, rest)) = line.split_once('{') else { continue };
-        let Some((labels, value)) = rest.rsplit_once("} ") else { continue };
-        let Some(value) = value.split(' ').next().and_then(|number| number.parse::<f64>().ok()) else { continue };
-        let label = |key: &str| {
-            let start = format!("{key}=\"");
-            labels.split("\",").find_map(|part| part.trim_end_matches('"').strip_prefix(start.as_str()))
-        };
-        let Some((namespace, pod)) = label("namespace").zip(label("pod")) else { continue };
-        let usage = all.entry(format!("{namespace}/{pod}")).or_default();
-        match name {
-            "divvy_container_busy_ratio" => usage.busy += value,
-            "divvy_container_throttled_seconds_total" => usage.throttled += value,
-            "divvy_container_memory_used_bytes" => usage.memory = Bytes(usage.memory.0 + value as u64),
-            _ => {}
+    for told in usage::told(text) {
+        let usage = all.entry(format!("{}/{}", told.namespace, told.pod)).or_default();
+        match told.what {
+            What::Busy => usage.busy += told.value,
+            What::Throttled => usage.throttled += told.value,
+            What::Memory => usage.memory = Bytes(usage.memory.0 + told.value as u64),
         }
     }
 }
