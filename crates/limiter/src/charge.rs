@@ -24,9 +24,16 @@ const SPECULATION: Ns = 10_000_000;
 /// How long a chunk in flight of unknown cost is believed in.
 const BELIEVED: Ns = 5_000_000;
 
+/// What a card takes at most to go from one program to another: the gate seen, the contexts changed over, the caches cold.
+const CHANGE_OVER: Ns = 200_000;
+/// Going over is paid for by who used the card in about this time.
+const LATELY: Ns = 50_000_000;
+
 /// The books of one card.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Books {
+    /// What the card had worked when what was used lately was last halved.
+    since_halved: Ns,
     /// Time not shared out yet.
     pot: Ns,
     /// So much of it the card may have stood still.
@@ -42,6 +49,8 @@ pub(crate) struct Account {
     pub(crate) cost: UnitCost,
     /// Everything charged so far.
     pub(crate) charged: Ns,
+    /// Charged lately; what is longer ago counts for less.
+    lately: Ns,
     /// Charged in this step, to be taken up by the tenant's virtual time and bucket.
     pub(crate) fresh: Ns,
     /// Chunks that may be running though the gate is closed: at most one per stream.
@@ -200,6 +209,7 @@ impl Lane {
     fn charge(&mut self, time: Ns) {
         let account = &mut self.account;
         account.charged = account.charged.saturating_add(time);
+        account.lately = account.lately.saturating_add(time);
         account.fresh = account.fresh.saturating_add(time);
         account.paid = account.paid.saturating_add(time);
     }
@@ -258,6 +268,10 @@ impl Books {
         if !full && lane.account.cost.get().is_some() {
             return false;
         }
+        if lane.account.alone.is_some_and(|alone| alone.fresh_start) && lane.account.cost.firm().is_some() {
+            // Some of it is the card going over to this program.
+            return false;
+        }
         let done = lane.done(now);
         let mut due = elapsed;
         if !lane.open && done == 0 {
@@ -269,7 +283,8 @@ impl Books {
         lane.charge(due);
         self.busy = self.busy.saturating_add(due);
         let account = &mut lane.account;
-        if !full {
+        if !full || coarse {
+            // After a late look nobody knows when something was completed.
             account.end_measurement();
         }
         if let Some(alone) = &mut account.alone {
@@ -286,7 +301,7 @@ impl Books {
             } else if account.may_guess() {
                 account.cost.guess(account.paid, done);
             }
-            if account.alone.is_none() && now.queued > 0 && lane.open {
+            if account.alone.is_none() && now.queued > 0 && lane.open && !coarse {
                 account.alone = Some(Alone::default());
             }
             lane.settled();
@@ -324,11 +339,13 @@ impl Books {
             }
         }
         // All claims are met if there is enough; if there is more, it is the rest for those in flight; and if those are not there,
-        // whatever the card surely worked is shared as the claims are.
+        // the card went from one to another, and what took longer than that is shared as the claims are.
+        let mut change_over = 0;
         let scale_to = if firm > pot {
             Some(pot)
         } else if open == 0 && firm > 0 && firm < sure {
-            Some(sure)
+            change_over = (sure - firm).min(CHANGE_OVER);
+            Some(sure - change_over)
         } else {
             None
         };
@@ -361,8 +378,9 @@ impl Books {
             lane.charge(due);
             self.busy = self.busy.saturating_add(due);
         }
+        self.spread(lanes, mine, change_over);
         // What the card surely worked and nobody claims is everybody's.
-        let mut left = left.saturating_sub(pot - sure);
+        let mut left = left.saturating_sub(pot - sure).saturating_sub(change_over);
         let mut heads = sharers.max(1);
         for &i in mine {
             if lanes[i].account.pot.takes_part {
@@ -376,6 +394,26 @@ impl Books {
             leave_pot(&mut lanes[i], sharers > 1, gaps, over);
         }
         (self.pot, self.gap) = (0, 0);
+    }
+
+    /// Going from one tenant to another serves none of them more than the other: each pays for it as it used the card lately. By the
+    /// turn, one that has few pays as much as one that has most of the card, and gets less than it was promised.
+    fn spread(&mut self, lanes: &mut [Lane], mine: &[usize], time: Ns) {
+        let mut all: Ns = mine.iter().map(|&i| lanes[i].account.lately).sum();
+        let mut left = time;
+        for &i in mine {
+            let lately = lanes[i].account.lately;
+            let due = scaled(left, lately, all);
+            (left, all) = (left - due, all - lately);
+            lanes[i].charge(due);
+            self.busy = self.busy.saturating_add(due);
+        }
+        if self.busy.saturating_sub(self.since_halved) > LATELY {
+            self.since_halved = self.busy;
+            for &i in mine {
+                lanes[i].account.lately /= 2;
+            }
+        }
     }
 
     /// Time the card worked, with what is not shared out yet.

@@ -7,6 +7,8 @@ use crate::Ns;
 pub(crate) struct UnitCost {
     ns: Ns,
     firm: bool,
+    /// Only from the opening of a gate.
+    pub(crate) rough: bool,
     /// Firm measurements ever made; wraps round.
     pub(crate) measured: u32,
 }
@@ -36,11 +38,11 @@ impl UnitCost {
 
     /// A measurement between two completions, alone on the card.
     pub(crate) fn learn(&mut self, time: Ns, units: u32) {
-        if !self.firm {
+        if !self.firm || self.rough {
             self.ns = 0;
         }
         self.blend(time, units);
-        self.firm = true;
+        (self.firm, self.rough) = (true, false);
         self.measured = self.measured.wrapping_add(1);
     }
 
@@ -62,6 +64,7 @@ impl UnitCost {
     pub(crate) fn learn_start(&mut self, time: Ns, units: u32) {
         if !self.firm {
             self.learn(time.saturating_sub(OPENING), units);
+            self.rough = true;
         }
     }
 

@@ -169,7 +169,8 @@ pub(crate) struct Tenant {
 impl Tenant {
     /// Of `wanted` time it had `had`.
     fn aggrieve(&mut self, wanted: Ns, had: Ns, most: Ns) {
-        let due = wanted.saturating_mul(u64::from(self.shares.request.min(1000))) / 1000;
+        // Of the time in which it waits some goes to changing over, and is nobody's.
+        let due = wanted.saturating_mul(u64::from(self.shares.request.min(1000))) / 1010;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let change = i64::try_from(due).unwrap_or(i64::MAX).saturating_sub(i64::try_from(had).unwrap_or(i64::MAX));
         self.grievance = self.grievance.saturating_add(change).clamp(-most, most);

@@ -15,7 +15,8 @@ const ALERT: Ns = 20_000_000;
 const GATHERING: Ns = 3_000_000;
 
 impl Lane {
-    fn is_stale(&self, now: Ns) -> bool {
+    /// Was what its work costs last measured too long ago?
+    pub(crate) fn is_stale(&self, now: Ns) -> bool {
         now.saturating_sub(self.measured_at) > STALE
     }
 
@@ -35,8 +36,21 @@ impl Lane {
     }
 }
 
+/// Whoever has less than one part in so many ...
+const SMALL: u64 = 3;
+/// ... gets smaller chunks, down to this part of the usual ones.
+const FINEST: u64 = 4;
+
 /// Most units in a chunk: a program whose kernels suddenly take a thousand times longer is still taken back within reason.
 const MOST_UNITS: u64 = 1 << 14;
+
+/// Who has a small part of a card gets it in small pieces, in thousandths of a chunk: in its neighbours' gaps it takes a chunk at a
+/// time, and chunks longer than the gaps would be more than its part.
+fn part_of_chunk(domain: &Domain, card: usize, request: u32) -> Ns {
+    let here = domain.cards[card].iter().map(|&lane| &domain.tenants[domain.lanes[lane].tenant]);
+    let all: u32 = here.filter(|t| t.wants && !t.gone).map(|t| t.shares.request).sum();
+    (u64::from(request) * 1000 * SMALL / u64::from(all.max(1))).clamp(1000 / FINEST, 1000)
+}
 
 pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
     for i in 0..domain.lanes.len() {
@@ -45,10 +59,11 @@ pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
         // Neighbours come and go; chunks that follow every pause of theirs are always of the wrong size.
         let others = domain.contended_at[card].is_some_and(|at| now.saturating_sub(at) < REMEMBERED);
         let fine = others || tenant.bucket.is_limited();
+        let small = if others { part_of_chunk(domain, card, tenant.shares.request) } else { 1000 };
         let lane = &mut domain.lanes[i];
         let Some(cost) = lane.account.cost.get() else { continue };
         let target = if fine { domain.tuning.chunk } else { domain.tuning.sparse_chunk };
-        let target = if others && lane.is_stale(now) { target / 4 } else { target };
+        let target = if others && lane.is_stale(now) { target / 4 } else { target * small / 1000 };
         // Chunks of several streams are in flight together.
         let target = target / u64::from(lane.seen.streams.max(1));
         let units = ((target + cost / 2) / cost).clamp(1, MOST_UNITS) as u32;

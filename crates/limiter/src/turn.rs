@@ -236,8 +236,19 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     if host.guest {
         // Sent off before its first chunk is through, it would have kept the card from others for nothing.
         let served = completed(domain, owner) != host.done_before;
-        let first = Some(chunk(domain, host)).filter(|chunk| !served && *chunk <= FIRST_CHUNK).unwrap_or(0);
-        lead > 0 && turn >= tuning.guest_turn.saturating_add(first)
+        let short = chunk(domain, host) <= FIRST_CHUNK;
+        let first = if short && !served { chunk(domain, host) } else { 0 };
+        // Who only ever has a chunk at a time is never timed from end to end, and pays what nobody knows.
+        let untimed = |lane: &usize| {
+            let lane = &domain.lanes[*lane];
+            lane.is_stale(now) || lane.account.cost.rough
+        };
+        let shortest = if short && host.lanes.iter().any(untimed) {
+            shortest_turn(domain, host)
+        } else {
+            tuning.guest_turn.saturating_add(first)
+        };
+        lead > 0 && turn >= shortest
     } else {
         lead > i64::try_from(tuning.lead).unwrap_or(i64::MAX) && turn >= shortest_turn(domain, host)
     }
