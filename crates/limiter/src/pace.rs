@@ -36,6 +36,9 @@ impl Lane {
     }
 }
 
+/// So many times longer are chunks while there is room for all.
+const ROOMY: u64 = 4;
+
 /// Whoever has less than one part in so many ...
 const SMALL: u64 = 3;
 /// ... gets smaller chunks, down to this part of the usual ones.
@@ -63,7 +66,12 @@ pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
         let lane = &mut domain.lanes[i];
         let Some(cost) = lane.account.cost.get() else { continue };
         let target = if fine { domain.tuning.chunk } else { domain.tuning.sparse_chunk };
-        let target = if others && lane.is_stale(now) { target / 4 } else { target * small / 1000 };
+        let target = match (others, domain.slack[card].is_there()) {
+            // Nobody waits for a turn, and programs that are held up by launching feel every boundary.
+            (true, true) => target.saturating_mul(ROOMY),
+            (true, false) if lane.is_stale(now) => target / 4,
+            _ => target * small / 1000,
+        };
         // Chunks of several streams are in flight together.
         let target = target / u64::from(lane.seen.streams.max(1));
         let units = ((target + cost / 2) / cost).clamp(1, MOST_UNITS) as u32;
