@@ -39,7 +39,7 @@ impl Lane {
 /// So many times longer are chunks while there is room for all.
 const ROOMY: u64 = 4;
 
-/// Whoever has less than one part in so many ...
+/// Whoever has so many times less than its largest neighbour ...
 const SMALL: u64 = 3;
 /// ... gets smaller chunks, down to this part of the usual ones.
 const FINEST: u64 = 4;
@@ -47,12 +47,12 @@ const FINEST: u64 = 4;
 /// Most units in a chunk: a program whose kernels suddenly take a thousand times longer is still taken back within reason.
 const MOST_UNITS: u64 = 1 << 14;
 
-/// Who has a small part of a card gets it in small pieces, in thousandths of a chunk: in its neighbours' gaps it takes a chunk at a
-/// time, and chunks longer than the gaps would be more than its part.
+/// Who has a small part of a card beside somebody with a large one gets it in small pieces, in thousandths of a chunk: in its
+/// neighbour's gaps it takes a chunk at a time, and chunks longer than the gaps would be more than its part.
 fn part_of_chunk(domain: &Domain, card: usize, request: u32) -> Ns {
     let here = domain.cards[card].iter().map(|&lane| &domain.tenants[domain.lanes[lane].tenant]);
-    let all: u32 = here.filter(|t| t.wants && !t.gone).map(|t| t.shares.request).sum();
-    (u64::from(request) * 1000 * SMALL / u64::from(all.max(1))).clamp(1000 / FINEST, 1000)
+    let most = here.filter(|t| t.wants && !t.gone).map(|t| t.shares.request).max().unwrap_or(0);
+    (u64::from(request) * 1000 * SMALL / u64::from(most.max(1))).clamp(1000 / FINEST, 1000)
 }
 
 pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
