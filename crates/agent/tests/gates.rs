@@ -394,6 +394,29 @@ fn a_killed_keeper_is_replaced_and_a_stopped_one_harms_nobody() {
     });
 }
 
+#[test]
+fn arbiter_and_keeper_end_with_whoever_started_them_where_that_was_asked_for() {
+    let mut bench = Bench::new("a=500/1000");
+    wait_for("there is a first keeper", || bench.keeper().is_some());
+    let mut first = bench.arbiter.take().unwrap();
+    first.kill().unwrap();
+    first.wait().unwrap();
+    signal_if_alive(bench.keeper().unwrap(), Signal::KILL);
+    wait_for("the first keeper is gone", || bench.keeper().is_none());
+    let mut second = Command::new(env!("CARGO_BIN_EXE_divvy-agent"))
+        .args(["arbiter", "--keeper", "--until-stdin-ends", "--tenants", "a=500/1000", "--dir"])
+        .arg(bench.tenants.path())
+        .args(["--device", &Spec::parse(MACHINE).unwrap().cards[0].uuid])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("there is a keeper", || bench.keeper().is_some());
+    drop(second.stdin.take());
+    assert!(second.wait().unwrap().success());
+    wait_for("the keeper is gone", || bench.keeper().is_none());
+}
+
 /// One of a tenant's two processes, both with gates closed and hundreds of chunks queued, gets a signal; the other one's streams move.
 fn one_of_two(sent: Signal) {
     streams_move(|| {

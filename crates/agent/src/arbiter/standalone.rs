@@ -37,6 +37,9 @@ pub struct Args {
     /// What a context of the driver's takes of that memory, in bytes; contexts come on top of it if absent
     #[arg(long, default_value_t = 0)]
     pub context: u64,
+    /// End, and the keeper with it, when standard input does: when whoever started this is gone, however it went
+    #[arg(long)]
+    pub until_stdin_ends: bool,
     /// Start a keeper, and again if it ends
     #[arg(long)]
     pub keeper: bool,
@@ -69,7 +72,7 @@ enum Part {
     Whole,
 }
 
-/// Runs until told to stop by SIGTERM or SIGINT.
+/// Runs until told to stop by SIGTERM, SIGINT, or, where asked for, the end of standard input.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
@@ -86,6 +89,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         });
         asked.store(true, Ordering::Relaxed);
     });
+    if args.until_stdin_ends {
+        let ended = stop.clone();
+        std::thread::spawn(move || {
+            let _ = io::copy(&mut io::stdin(), &mut io::sink());
+            ended.store(true, Ordering::Relaxed);
+        });
+    }
     let mut spec = read(&args.tenants)?;
     let containers =
         spec.keys().map(|name| Container { name: name.clone(), dir: args.dir.join(name) }).collect::<Vec<_>>();
@@ -114,8 +124,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    report(began, &accounts)?;
     drop(registry);
+    drop(keeper);
+    // Whoever would read it may be gone.
+    let _ = report(began, &accounts);
     Ok(())
 }
 

@@ -173,11 +173,16 @@ fn start_arbiter(parts: &Parts, gates: &Path) -> anyhow::Result<Held> {
     let device = spec.cards.first().context("the machine has no card")?.uuid.clone();
     let shares: Vec<String> = TENANTS.iter().map(|(name, share)| format!("{name}={share}/1000")).collect();
     let mut arbiter = Command::new(&parts.agent);
-    arbiter.arg("arbiter").arg("--keeper").arg("--dir").arg(gates).args(["--tenants", &shares.join(" ")]);
+    // However this process ends, standard input of that one ends with it.
+    arbiter
+        .arg("arbiter")
+        .args(["--keeper", "--until-stdin-ends", "--dir"])
+        .arg(gates)
+        .args(["--tenants", &shares.join(" ")]);
     arbiter.args(["--device", &device, "--memory", &(MEMORY_MIB << 20).to_string()]);
     // So that what is shown of the card, contexts and all, stays within what was granted.
     arbiter.args(["--context", &spec.context.to_string()]);
-    arbiter.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null());
+    arbiter.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::piped());
     let mut child = Held(arbiter.spawn().context("the arbiter does not start")?);
     let out = child.0.stdout.take().context("the arbiter has no output")?;
     let mut lines = BufReader::new(out).lines();
