@@ -1,6 +1,7 @@
 //! What people should read in `kubectl describe`: events on pods and on the node. Sent from a queue, so that nothing waits for
 //! the API server, and dropped when it stays away.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use divvy_service::Stop;
@@ -15,6 +16,8 @@ use crate::pods::PodView;
 const REPORTER: &str = "divvy-agent";
 /// An event's text may have at most this many bytes.
 const LONGEST: usize = 1000;
+/// So many different texts are remembered, to count one that comes again instead of telling it again.
+const TEXTS: usize = 256;
 
 struct Message {
     about: ObjectReference,
@@ -90,18 +93,35 @@ fn reference(pod: &PodView) -> ObjectReference {
     }
 }
 
+/// A recorder takes an event of the same reason for the same event, whatever it says. Each text has one of its own, so that the second
+/// sentence about a pod is read, too.
+struct Recorders {
+    client: Client,
+    by_text: HashMap<String, Recorder>,
+}
+
+impl Recorders {
+    fn of(&mut self, text: &str) -> &Recorder {
+        if self.by_text.len() >= TEXTS && !self.by_text.contains_key(text) {
+            self.by_text.clear();
+        }
+        let reporter = || Reporter { controller: REPORTER.into(), instance: None };
+        self.by_text.entry(text.to_owned()).or_insert_with(|| Recorder::new(self.client.clone(), reporter()))
+    }
+}
+
 impl Queue {
     /// Sends until asked to stop.
     pub async fn send(mut self, client: Client, stop: Stop) -> anyhow::Result<()> {
-        let reporter = Reporter { controller: REPORTER.into(), instance: None };
-        let recorder = Recorder::new(client, reporter);
+        let mut recorders = Recorders { client, by_text: HashMap::new() };
         loop {
             let message = tokio::select! {
                 message = self.0.recv() => message,
                 () = stop.requested() => return Ok(()),
             };
             let Some(Message { about, event }) = message else { return Ok(()) };
-            if let Err(error) = recorder.publish(&event, &about).await {
+            let text = event.note.as_deref().unwrap_or_default();
+            if let Err(error) = recorders.of(text).publish(&event, &about).await {
                 tracing::warn!(%error, reason = event.reason, "cannot publish an event");
             }
         }

@@ -81,7 +81,12 @@ impl Kubectl {
 
     /// Creates from a manifest; unlike apply it adds no annotation and fails on what is there.
     pub fn create(&self, manifest: &str) -> anyhow::Result<String> {
-        self.feed(&["create", "-f", "-"], manifest)
+        let once = || self.feed(&["create", "-f", "-"], manifest);
+        // On a busy machine it may not get the API's schema in its time. It then has created nothing and says what to do.
+        match once() {
+            Err(error) if error.to_string().contains("Please retry") => once(),
+            answer => answer,
+        }
     }
 
     /// An object, as it is now.

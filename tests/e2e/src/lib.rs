@@ -19,6 +19,7 @@ pub mod pki;
 mod process;
 pub mod programs;
 mod registry;
+pub mod site;
 
 pub use cluster::{BUSYBOX, Cluster, is_ready, simulated_node};
 pub use control_plane::ControlPlane;

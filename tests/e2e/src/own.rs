@@ -14,6 +14,12 @@ pub fn agent() -> anyhow::Result<PathBuf> {
     once(&BUILT, || Ok(build("divvy-agent", &[])?.join("divvy-agent")))
 }
 
+/// A device plugin that is not ours.
+pub fn other_plugin() -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    once(&BUILT, || Ok(build("divvy-agent", &[])?.join("other-plugin")))
+}
+
 /// The control plane's program.
 pub fn divvy() -> anyhow::Result<PathBuf> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();

@@ -4,13 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod node {
-    pub(crate) mod kit;
     pub(crate) mod load;
 
     mod health;
     mod hostile;
     mod leave;
     mod owners;
+    mod provider;
     mod resize;
     mod restart;
     mod share;

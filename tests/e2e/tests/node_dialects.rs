@@ -5,8 +5,6 @@
 
 #[path = "control_plane/ground.rs"]
 mod ground;
-#[path = "node/kit.rs"]
-mod kit;
 #[path = "node/load.rs"]
 mod load;
 
@@ -14,10 +12,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use divvy_core::budget::Page;
 use divvy_core::keys;
+use divvy_e2e::site::{SOON, Site};
 use divvy_e2e::{Image, Kubectl, eventually, own};
 use serde_json::{Value, json};
 
-use kit::{SOON, Site};
 use load::{Load, await_shares, under_load};
 
 /// Cards for everybody: KubeShare's README wants a GTX 1080, KubeGPU's a pair with 12 GiB each, HAMi's a whole one.

@@ -69,7 +69,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "divvy-fakedriver",
         ],
     ),
-    ("divvy-e2e", &["divvy-fakedriver"]),
+    ("divvy-e2e", &["divvy-core", "divvy-shm", "divvy-fakedriver"]),
     ("divvy-bench", &["divvy-core", "divvy-api", "divvy-cluster", "divvy-e2e"]),
     ("xtask", &["divvy-e2e", "divvy-fakedriver"]),
 ];

@@ -5,7 +5,7 @@ use divvy_e2e::{Kubectl, eventually};
 use divvy_fakedriver::machine::Machine;
 use serde_json::Value;
 
-use super::kit::{CARDS, LATER, SOON, Site, pod, site, slice};
+use divvy_e2e::site::{CARDS, LATER, SOON, Site, pod, site, slice};
 
 const SLEEP: &str = "trap 'exit 0' TERM; while true; do sleep 0.1; done";
 

@@ -6,7 +6,7 @@ use divvy_core::keys;
 use divvy_e2e::{Kubectl, eventually, own};
 use serde_json::Value;
 
-use super::kit::{CARDS, Guest, LATER, SOON, Site, pod, site, slice};
+use divvy_e2e::site::{CARDS, Guest, LATER, SOON, Site, pod, site, slice};
 
 /// Somebody on the node says a MiB of random bytes to each of these, three times: paths of sockets, or a port of the node's.
 fn babble(site: &Site, places: &[&str]) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use divvy_e2e::eventually;
 use serde_json::Value;
 
-use super::kit::{CARDS, LATER, SOON, Site, pod, site, slice};
+use divvy_e2e::site::{CARDS, LATER, SOON, Site, pod, site, slice};
 
 /// The command lines of everything that runs, on the node too: its processes are this machine's.
 fn processes() -> String {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use divvy_e2e::{Kubectl, eventually};
 use divvy_fakedriver::machine::{Machine, Unit};
 
-use super::kit::{SOON, Site};
+use divvy_e2e::site::{SOON, Site};
 
 /// A container to load, and how much memory it takes first, in MiB: by that the card knows it.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@ use divvy_core::keys;
 use divvy_e2e::Kubectl;
 use serde_json::{Value, json};
 
-use super::kit::{CARDS, CUDA, SOON, pod, site, slice, uid};
 use super::load::{Load, await_shares, under_load};
+use divvy_e2e::site::{CARDS, CUDA, SOON, pod, site, slice, uid};
 
 fn cuda(name: &str, slice: Value) -> Value {
     let mut pod = pod(name, &[("main", "main", vec![slice], "sleep 3600")]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use divvy_e2e::{Kubectl, eventually};
 use serde_json::{Value, json};
 
-use super::kit::{CARDS, GREEDY, SOON, Site, pod, site, slice, uid};
+use divvy_e2e::site::{CARDS, GREEDY, SOON, Site, pod, site, slice, uid};
 
 const SLEEP: &str = "trap 'exit 1' TERM; while true; do sleep 0.1; done";
 

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::kit::{CARDS, CUDA, SOON, pod, site, slice};
 use super::load::{Load, await_shares, under_load};
+use divvy_e2e::site::{CARDS, CUDA, SOON, pod, site, slice};
 
 fn sharer(name: &str, gib: u64, request: u32, limit: u32) -> serde_json::Value {
     let mut slice = slice(CARDS[0], gib << 10, request);

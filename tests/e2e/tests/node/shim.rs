@@ -3,7 +3,7 @@
 use divvy_e2e::{Kubectl, own};
 use serde_json::{Value, json};
 
-use super::kit::{CARDS, CUDA, GREEDY, SOON, pod, site, slice, uid};
+use divvy_e2e::site::{CARDS, CUDA, GREEDY, SOON, pod, site, slice, uid};
 
 fn visible(kubectl: &Kubectl, pod: &str, container: &str) -> String {
     let script = "tr '\\0' '\\n' </proc/1/environ | grep ^NVIDIA_VISIBLE_DEVICES";

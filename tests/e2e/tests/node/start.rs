@@ -3,7 +3,7 @@
 use divvy_e2e::{Kubectl, eventually};
 use serde_json::{Value, json};
 
-use super::kit::{CARDS, CUDA, GREEDY, SOON, pod, site, slice, uid};
+use divvy_e2e::site::{CARDS, CUDA, GREEDY, SOON, pod, site, slice, uid};
 
 const SHOW: &str = "env | grep NVIDIA_VISIBLE; sleep 3600";
 

@@ -5,7 +5,7 @@ use std::fs;
 use divvy_e2e::{Kubectl, eventually, own};
 use serde_json::{Value, json};
 
-use super::kit::{CARDS, CUDA, SOON, Site, pod, site, slice};
+use divvy_e2e::site::{CARDS, CUDA, SOON, Site, pod, site, slice};
 
 fn cuda(name: &str) -> Value {
     let mut pod = pod(name, &[("main", "main", vec![slice(CARDS[0], 1024, 300)], "sleep 3600")]);

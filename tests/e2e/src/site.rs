@@ -1,6 +1,6 @@
-//! The node that the tests share, and short ways to make pods with grants on it.
+//! A node with cards and the agent on it for the tests of the agent, and short ways to make pods with grants on it.
 
-#![allow(dead_code, reason = "each test program uses its part of this")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,37 +11,39 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use divvy_core::keys;
-use divvy_e2e::{Cluster, Image, Kubectl, Options, Program, eventually, own};
 use divvy_fakedriver::machine::Machine;
 use divvy_shm::{ContainerConfig, GateReader};
 use serde_json::{Value, json};
 
+use crate::{Cluster, Image, Kubectl, Options, Program, eventually, own};
+
 /// Long enough for a busy machine; tests wait for conditions, not for this.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub const SOON: Duration = Duration::from_secs(60);
 /// The same for what the kubelet tries again by itself, with pauses that grow.
-pub(crate) const LATER: Duration = Duration::from_secs(120);
+pub const LATER: Duration = Duration::from_secs(120);
 /// An image that says it wants to see every card.
-pub(crate) const GREEDY: &str = "divvy.test/greedy:1";
+pub const GREEDY: &str = "divvy.test/greedy:1";
 /// An image with a CUDA program (`tenant`) that does what it is told.
-pub(crate) const CUDA: &str = "divvy.test/cuda:1";
+pub const CUDA: &str = "divvy.test/cuda:1";
 /// Cards of the node.
-pub(crate) const CARDS: [&str; 2] =
-    ["GPU-00000000-0000-4000-8000-000000000000", "GPU-00000000-0000-4000-8000-000000000001"];
+pub const CARDS: [&str; 2] = ["GPU-00000000-0000-4000-8000-000000000000", "GPU-00000000-0000-4000-8000-000000000001"];
 /// The machine that the fake driver simulates. Shares are held, so time is simulated too.
 const MACHINE: &str = "H200 memory=100GiB uuid=GPU-00000000-0000-4000-8000-000000000000; \
     H200 memory=100GiB uuid=GPU-00000000-0000-4000-8000-000000000001";
 
 /// A cluster with one node and the agent on it.
-pub(crate) struct Site {
-    pub(crate) cluster: Cluster,
-    pub(crate) agent: Program,
+pub struct Site {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The agent, on the cluster's node.
+    pub agent: Program,
     machine: String,
     account: String,
     namespaces: usize,
 }
 
 /// The site, for one test at a time.
-pub(crate) fn site() -> MutexGuard<'static, Site> {
+pub fn site() -> MutexGuard<'static, Site> {
     static SITE: OnceLock<Mutex<Site>> = OnceLock::new();
     let site = SITE.get_or_init(|| Mutex::new(Site::start()));
     let taken = site.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +61,7 @@ impl Site {
     }
 
     /// A node with this machine behind its fake driver, and the agent on it under its own account.
-    pub(crate) fn start_with(machine: &str, account: &str) -> Site {
+    pub fn start_with(machine: &str, account: &str) -> Site {
         let cluster = Cluster::start(Options::with_node()).unwrap();
         let node = &cluster.nodes()[0];
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
@@ -81,7 +83,7 @@ impl Site {
     }
 
     /// kubectl in a fresh namespace, on a node that holds nothing.
-    pub(crate) fn namespace(&mut self) -> Kubectl {
+    pub fn namespace(&mut self) -> Kubectl {
         self.agent.must_run().unwrap();
         self.cluster.nodes()[0].kubelet.must_run().unwrap();
         let admin = self.cluster.admin();
@@ -100,7 +102,7 @@ impl Site {
     }
 
     /// Waits until nobody holds anything on the node.
-    pub(crate) fn settled(&self) {
+    pub fn settled(&self) {
         eventually("the node's ledger is empty", SOON, || {
             let held = self.ledger();
             anyhow::ensure!(held.is_empty(), "{held:?} are still held");
@@ -110,18 +112,18 @@ impl Site {
     }
 
     /// Waits until the kubelet has heard of the agent's slots: a pod that is made sooner is turned away by the kubelet for good.
-    pub(crate) fn listened(&self) {
+    pub fn listened(&self) {
         eventually("the agent is ready", SOON, || self.try_ask("/readyz").map(drop))
             .unwrap_or_else(|e| panic!("{e:#}\n{}", self.agent_log()));
     }
 
     /// Where a file of the node is, seen from here.
-    pub(crate) fn on_node(&self, path: &str) -> PathBuf {
+    pub fn on_node(&self, path: &str) -> PathBuf {
         self.cluster.nodes()[0].root().join(path.trim_start_matches('/'))
     }
 
     /// What the agent has written down: by pod's name, the grant.
-    pub(crate) fn ledger(&self) -> BTreeMap<String, Value> {
+    pub fn ledger(&self) -> BTreeMap<String, Value> {
         let folder = self.on_node("/run/divvy/containers");
         let mut held = BTreeMap::new();
         for pod in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -133,13 +135,13 @@ impl Site {
     }
 
     /// What a container's library reads.
-    pub(crate) fn gate(&self, uid: &str, container: &str) -> ContainerConfig {
+    pub fn gate(&self, uid: &str, container: &str) -> ContainerConfig {
         let folder = self.on_node("/run/divvy/containers").join(uid).join(container);
         GateReader::open(&folder).unwrap().config().1
     }
 
     /// What the kubelet has written down: by pod uid and container, the ids.
-    pub(crate) fn checkpoint(&self) -> BTreeMap<(String, String), Vec<String>> {
+    pub fn checkpoint(&self) -> BTreeMap<(String, String), Vec<String>> {
         let file = self.on_node("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint");
         let text: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
         let entries = text["Data"]["PodDeviceEntries"].as_array().cloned().unwrap_or_default();
@@ -149,12 +151,12 @@ impl Site {
     }
 
     /// Starts the agent anew, with edits reaching containers in another way.
-    pub(crate) fn carrier(&self, carrier: &str) {
+    pub fn carrier(&self, carrier: &str) {
         self.anew(words(&self.cluster, &self.machine, &self.account, carrier));
     }
 
     /// Starts the agent anew, with more flags than usual.
-    pub(crate) fn flags(&self, flags: &[&str]) {
+    pub fn flags(&self, flags: &[&str]) {
         let mut argv = words(&self.cluster, &self.machine, &self.account, "cdi");
         let named = |word: &String| flags.iter().any(|f| f.split('=').next() == word.split('=').next());
         argv.retain(|word| !named(word));
@@ -182,7 +184,7 @@ impl Site {
     }
 
     /// Kills the agent as a crash would, does something while it is away, and starts it again.
-    pub(crate) fn crash_agent(&self, meanwhile: impl FnOnce()) {
+    pub fn crash_agent(&self, meanwhile: impl FnOnce()) {
         self.agent.kill().unwrap();
         meanwhile();
         self.come_back();
@@ -199,13 +201,13 @@ impl Site {
     }
 
     /// Tells the CUDA program in a container what to do; its answers.
-    pub(crate) fn tenant(&self, kubectl: &Kubectl, pod: &str, commands: &str) -> Vec<String> {
+    pub fn tenant(&self, kubectl: &Kubectl, pod: &str, commands: &str) -> Vec<String> {
         let words = ["exec", "-i", pod, "--", "tenant"];
         kubectl.feed(&words, commands).unwrap().lines().map(str::to_owned).collect()
     }
 
     /// A CUDA program in a container that waits for what it is told next.
-    pub(crate) fn session(&self, kubectl: &Kubectl, pod: &str) -> Session {
+    pub fn session(&self, kubectl: &Kubectl, pod: &str) -> Session {
         let mut command = kubectl.command(&["exec", "-i", pod, "--", "tenant"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (ear, mouth) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()).lines());
@@ -213,7 +215,7 @@ impl Site {
     }
 
     /// What the agent's port answers.
-    pub(crate) fn ask(&self, path: &str) -> String {
+    pub fn ask(&self, path: &str) -> String {
         self.try_ask(path).unwrap()
     }
 
@@ -232,17 +234,17 @@ impl Site {
     }
 
     /// What the agent said.
-    pub(crate) fn agent_log(&self) -> String {
+    pub fn agent_log(&self) -> String {
         fs::read_to_string(self.agent.log()).unwrap_or_default()
     }
 }
 
 /// A program on the node that ends with the test, however the test ends.
-pub(crate) struct Guest(pub(crate) Program);
+pub struct Guest(pub Program);
 
 impl Guest {
     /// Starts it.
-    pub(crate) fn start(program: Program) -> Guest {
+    pub fn start(program: Program) -> Guest {
         program.start().unwrap();
         Guest(program)
     }
@@ -255,7 +257,7 @@ impl Drop for Guest {
 }
 
 /// A program in a container, told one thing after another.
-pub(crate) struct Session {
+pub struct Session {
     child: Child,
     ear: ChildStdin,
     mouth: Lines<BufReader<ChildStdout>>,
@@ -263,7 +265,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Tells it one thing; its answer.
-    pub(crate) fn tell(&mut self, command: &str) -> String {
+    pub fn tell(&mut self, command: &str) -> String {
         writeln!(self.ear, "{command}").unwrap();
         self.mouth.next().unwrap_or_else(|| panic!("no answer to {command:?}")).unwrap()
     }
@@ -297,23 +299,23 @@ fn words(cluster: &Cluster, machine: &str, account: &str, carrier: &str) -> Vec<
 }
 
 /// The uid of a pod.
-pub(crate) fn uid(pod: &Value) -> String {
+pub fn uid(pod: &Value) -> String {
     pod["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
 /// A slice of a card in a hand-written grant.
-pub(crate) fn slice(card: &str, mib: u64, share: u32) -> Value {
+pub fn slice(card: &str, mib: u64, share: u32) -> Value {
     json!({"device": card, "memory": mib << 20, "memoryLimit": mib << 20, "share": share, "shareLimit": share.max(1),
         "isolation": "intercept"})
 }
 
 /// A pod that is bound to the node with a hand-written grant. Containers: name, role, slices, script.
-pub(crate) fn pod(name: &str, containers: &[(&str, &str, Vec<Value>, &str)]) -> Value {
+pub fn pod(name: &str, containers: &[(&str, &str, Vec<Value>, &str)]) -> Value {
     let grant = json!({"v": 1, "at": 1, "policy": "test",
         "containers": containers.iter().filter(|c| !c.2.is_empty())
             .map(|(name, role, slices, _)| json!({"name": name, "role": role, "slices": slices})).collect::<Vec<_>>()});
     let manifest = |(name, _, slices, script): &(&str, &str, Vec<Value>, &str)| {
-        let mut container = json!({"name": name, "image": divvy_e2e::BUSYBOX, "command": ["sh", "-c", script]});
+        let mut container = json!({"name": name, "image": crate::BUSYBOX, "command": ["sh", "-c", script]});
         if !slices.is_empty() {
             container["resources"] = json!({"limits": {keys::SLOT: slices.len().to_string()}});
         }
