@@ -323,6 +323,15 @@ fn fp_19_cards_that_are_no_longer_reported_take_nothing_and_come_back_when_they_
 }
 
 #[test]
+fn fp_26_a_part_of_an_mlu_fits_a_370_and_no_270() {
+    let part = "wait p kind=mlu mem=10Gi";
+    check(&by("vgpu"), &format!("node a mlu=1:24Gi:MLU-MLU370-X4\n{part}"), "bind p to a (a-mlu0)");
+    let older = "node a mlu=1:16Gi:MLU-MLU270-S4";
+    check(&by("vgpu"), &format!("{older}\n{part}"), "wait p: 0/1 nodes fit");
+    check(&by("vgpu"), &format!("{older}\nwait p kind=mlu whole"), "bind p to a (a-mlu0)");
+}
+
+#[test]
 fn fp_28_what_two_pods_hold_of_a_card_adds_up() {
     let snapshot = cluster("node a gpu=1\npod x on a dev=0 mem=100Mi share=100\npod y on a dev=0 mem=100Mi share=100");
     let book = snapshot.node(&"a".into()).unwrap().books()[0];
