@@ -7,8 +7,9 @@
 //! ```
 //!
 //! Cards that some container holds together are arbitrated together ([`groups`]), each group by a thread of its own ([`card`]). A
-//! thread sleeps tens of milliseconds while nobody competes and looks every few tens of microseconds while somebody does. It writes
-//! a heartbeat into every gate file; when that stops, the [keeper](crate::keeper) takes the gates over.
+//! thread looks every few milliseconds while somebody works and every few tens of microseconds while several do. While nobody does it
+//! sleeps, and one thread for all groups looks in its place ([`lookout`]). A heartbeat is written into every gate file; when that
+//! stops, the [keeper](crate::keeper) takes the gates over.
 //!
 //! What a container may use is read from its gate file, so changing the file changes the shares, live. What it did use is in
 //! [`Accounts`], and in the gate file too, so that neither a restart nor a reader needs to ask anybody.
@@ -24,12 +25,15 @@ pub mod accounts;
 pub mod audit;
 mod card;
 pub mod groups;
+mod lookout;
 mod record;
 pub mod registry;
 pub mod standalone;
 mod tenant;
 
 pub use accounts::{Account, Accounts};
+use card::Card;
+use lookout::Lookout;
 
 /// A container to arbitrate: who it is, and where its pages are.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,19 +69,20 @@ pub struct Arbiter {
     settings: Settings,
     accounts: Accounts,
     running: Mutex<BTreeMap<Vec<String>, Running>>,
+    lookout: Lookout,
 }
 
 #[derive(Debug)]
 struct Running {
     containers: Vec<Container>,
-    orders: Arc<card::Orders>,
+    card: Arc<Card>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Arbiter {
     /// Nobody to arbitrate yet.
     pub fn new(settings: Settings) -> Arbiter {
-        Arbiter { settings, accounts: Accounts::default(), running: Mutex::default() }
+        Arbiter { settings, accounts: Accounts::default(), running: Mutex::default(), lookout: Lookout::start() }
     }
 
     /// What was booked, for whoever wants to read it.
@@ -101,13 +106,15 @@ impl Arbiter {
             let group_running = match kept {
                 Some(kept) if kept.containers == group.members => kept,
                 Some(kept) => {
-                    kept.orders.set_containers(group.members.clone());
+                    kept.card.set_containers(group.members.clone());
                     Running { containers: group.members, ..kept }
                 }
                 None => self.start(&group.devices, group.members),
             };
             running.insert(group.devices, group_running);
         }
+        self.lookout.set_cards(running.values().map(|r| r.card.clone()).collect());
+        drop(running);
         for gone in before.into_values() {
             gone.stop();
         }
@@ -115,22 +122,20 @@ impl Arbiter {
     }
 
     fn start(&self, devices: &[String], containers: Vec<Container>) -> Running {
-        let orders = Arc::new(card::Orders::new(containers.clone()));
-        let (devices, settings, accounts, theirs) =
-            (devices.to_vec(), self.settings.clone(), self.accounts.clone(), orders.clone());
-        let thread = std::thread::Builder::new()
-            .name("arbiter".into())
-            .spawn(move || card::arbitrate(&devices, &settings, &accounts, &theirs));
+        let (settings, accounts) = (self.settings.clone(), self.accounts.clone());
+        let card = Arc::new(Card::new(devices.to_vec(), settings, accounts, containers.clone()));
+        let theirs = card.clone();
+        let thread = std::thread::Builder::new().name("arbiter".into()).spawn(move || theirs.arbitrate());
         if let Err(error) = &thread {
             tracing::error!(%error, "no thread to arbitrate with; gates stay as they are");
         }
-        Running { containers, orders, thread: thread.ok() }
+        Running { containers, card, thread: thread.ok() }
     }
 }
 
 impl Running {
     fn stop(mut self) {
-        self.orders.stop();
+        self.card.stop();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

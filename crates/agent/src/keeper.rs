@@ -90,10 +90,17 @@ impl Keeper {
             self.search(dir);
             self.searched = Some(now);
         }
-        let held = self.gates.values().map(|gate| {
+        let mut all_beat = true;
+        for gate in self.gates.values() {
             gate.beat_keeper(now);
-            (gate, gate.config().1.devices.into_iter().map(|d| d.id).collect())
-        });
+            all_beat &= now.saturating_sub(gate.arbiter_beat()) <= GONE_NS;
+        }
+        if all_beat {
+            self.ours.clear();
+            return LOOK;
+        }
+        let devices = |gate: &GateWriter| gate.config().1.devices.into_iter().map(|d| d.id).collect();
+        let held = self.gates.values().map(|gate| (gate, devices(gate)));
         let mut nap = LOOK;
         let mut ours = BTreeMap::new();
         for group in groups::of(held) {
@@ -160,9 +167,9 @@ fn weight(gate: &GateWriter) -> turns::Weight {
 
 /// Calls `found` with every folder under `dir` that holds a gate file.
 fn visit(dir: &Path, depth: usize, found: &mut impl FnMut(&Path)) {
-    // The folder to mount over in containers has an empty file of that name.
+    // The folder to mount over in containers has an empty file of that name. In a container's folder there are no others.
     if std::fs::metadata(dir.join(place::GATE)).is_ok_and(|m| m.len() > 0) {
-        found(dir);
+        return found(dir);
     }
     if depth == 0 {
         return;

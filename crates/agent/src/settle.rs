@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use divvy_core::id::{ContainerName, PodUid};
 use divvy_core::time::Time;
@@ -20,6 +20,8 @@ use crate::usage;
 
 /// At least so often, for the runtime tells nobody when a container ends.
 const LOOK: Duration = Duration::from_secs(5);
+/// Changes come in bursts, a look goes over everything that is held, and containers that start want the cores too.
+const GATHER: Duration = Duration::from_millis(100);
 
 /// What is kept in line.
 pub struct Settle {
@@ -44,7 +46,11 @@ impl Settle {
     pub async fn run(self, stop: Stop) -> anyhow::Result<()> {
         let this = Arc::new(self);
         let (mut pods, mut devices) = (this.node.pods.changes(), this.node.changes());
+        let mut swept: Option<Instant> = None;
         loop {
+            // Marked before anything is read: what changes from here on is looked at once more.
+            pods.mark_unchanged();
+            devices.mark_unchanged();
             let running = match this.runtime.running().await {
                 Ok(running) => Some(running),
                 // What cannot be seen is not given back.
@@ -53,24 +59,35 @@ impl Settle {
                     None
                 }
             };
+            let sweep = swept.is_none_or(|at| at.elapsed() >= LOOK);
+            if sweep {
+                swept = Some(Instant::now());
+            }
             let settled = this.clone();
-            tokio::task::spawn_blocking(move || settled.once(running.as_ref())).await?;
+            tokio::task::spawn_blocking(move || settled.once(running.as_ref(), sweep)).await?;
             this.update_slots().await;
             this.ready.set(this.node.is_explored());
+            let due = async {
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK) => {}
+                    Ok(()) = pods.changed() => tokio::time::sleep(GATHER).await,
+                    Ok(()) = devices.changed() => tokio::time::sleep(GATHER).await,
+                }
+            };
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
-                Ok(()) = pods.changed() => {}
-                Ok(()) = devices.changed() => {}
+                () = due => {}
                 () = stop.requested() => return Ok(()),
             }
         }
     }
 
-    fn once(&self, running: Option<&Running>) {
+    fn once(&self, running: Option<&Running>, sweep: bool) {
         if let Some(running) = running {
             self.write_down(Some(&self.node.leaving(running)));
             self.node.settle(running);
-            self.node.sweep();
+            if sweep {
+                self.node.sweep();
+            }
         }
         self.hold.update(&self.node.places());
         if self.node.is_explored() {

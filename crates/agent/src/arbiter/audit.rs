@@ -7,13 +7,13 @@
 //!
 //! Everything has to be seen twice, for the card and the books are not read at the same instant.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use divvy_core::id::DeviceId;
 use divvy_shm::ledger::{Kind, Process, ProcessId, State};
 use divvy_shm::map::Guarded;
-use divvy_shm::{ContainerConfig, GateReader, Ledger, LedgerFile};
+use divvy_shm::{ContainerConfig, GateReader, Ledger, LedgerFile, MAX_DEVICES};
 
 use crate::device::Usage;
 
@@ -92,13 +92,18 @@ pub struct Audit {
     odd: BTreeMap<Finding, bool>,
 }
 
+/// What a container's processes had booked before the card was asked.
+struct Booked {
+    processes: Vec<Process>,
+    /// By process and device.
+    amounts: BTreeMap<(usize, usize), u64>,
+}
+
 /// A container's books at one look.
 struct Books {
     dir: PathBuf,
     config: ContainerConfig,
-    processes: Vec<Process>,
-    /// By process and device, as booked before the card was asked.
-    booked: BTreeMap<(usize, usize), u64>,
+    booked: Booked,
 }
 
 impl Audit {
@@ -110,8 +115,12 @@ impl Audit {
         whose: impl Fn(u32) -> Whose,
     ) -> Vec<Finding> {
         self.open(containers);
-        let books: Vec<Books> = self.pages.iter().filter_map(|(dir, ledger)| read(dir, ledger)).collect();
+        let before: Vec<Booked> = self.pages.values().map(|ledger| read(ledger)).collect();
         let usage = usage();
+        // What containers were granted is only read where there is something to hold against it.
+        let is_idle = usage.iter().all(|card| card.processes.is_empty());
+        let looked_at = self.pages.keys().zip(before).filter(|_| !is_idle);
+        let books: Vec<Books> = looked_at.filter_map(|(dir, booked)| with_config(dir, booked)).collect();
         let mut odd = BTreeSet::new();
         let mut above = BTreeMap::new();
         for card in &usage {
@@ -147,7 +156,7 @@ impl Audit {
                     continue;
                 };
                 let Some(ledger) = self.pages.get(&book.dir) else { continue };
-                let before = book.booked.get(&(id.slot(), device)).copied().unwrap_or(0);
+                let before = book.booked.amounts.get(&(id.slot(), device)).copied().unwrap_or(0);
                 let beyond = nvml.saturating_sub(before.max(booked(ledger, id, device)));
                 let context = self.contexts.entry(card.device.clone()).or_insert(LARGEST_CONTEXT);
                 if beyond > 0 {
@@ -192,7 +201,8 @@ impl Audit {
     }
 
     fn open(&mut self, containers: &[PathBuf]) {
-        self.pages.retain(|dir, ledger| containers.contains(dir) && !ledger.is_broken());
+        let known: HashSet<&PathBuf> = containers.iter().collect();
+        self.pages.retain(|dir, ledger| known.contains(dir) && !ledger.is_broken());
         for dir in containers {
             if !self.pages.contains_key(dir)
                 && let Ok(ledger) = LedgerFile::open_guarded(dir)
@@ -212,25 +222,30 @@ fn booked(ledger: &Ledger, id: ProcessId, device: usize) -> u64 {
     ledger.held_in_all(id, device).saturating_sub(ledger.held(id, device, Kind::Overhead))
 }
 
-fn read(dir: &Path, ledger: &Ledger) -> Option<Books> {
-    let (_, config) = GateReader::open(dir).ok()?.config();
+fn read(ledger: &Ledger) -> Booked {
     let processes: Vec<Process> = ledger.processes().filter(|p| p.state == State::Live).collect();
-    let booked = processes
+    let amounts = processes
         .iter()
-        .flat_map(|p| (0..config.devices.len()).map(move |d| (p.id, d)))
+        .flat_map(|p| (0..MAX_DEVICES).map(move |d| (p.id, d)))
         .map(|(id, device)| ((id.slot(), device), booked(ledger, id, device)))
         .collect();
-    Some(Books { dir: dir.to_owned(), config, processes, booked })
+    Booked { processes, amounts }
+}
+
+fn with_config(dir: &Path, booked: Booked) -> Option<Books> {
+    let (_, config) = GateReader::open(dir).ok()?.config();
+    Some(Books { dir: dir.to_owned(), config, booked })
 }
 
 /// Where in the books a process is. One that introduced itself while the agent was away, from a pid namespace of its own, is known
 /// by its number there.
 fn registered(book: &Books, pages: &BTreeMap<PathBuf, Guarded<Ledger>>, pid: u32) -> Option<ProcessId> {
-    if let Some(process) = book.processes.iter().find(|p| p.host_pid == pid) {
+    if let Some(process) = book.booked.processes.iter().find(|p| p.host_pid == pid) {
         return Some(process.id);
     }
     let (inner, namespace) = inside(pid)?;
-    let process = book.processes.iter().find(|p| p.host_pid == 0 && p.pid == inner && p.namespace == namespace)?;
+    let process =
+        book.booked.processes.iter().find(|p| p.host_pid == 0 && p.pid == inner && p.namespace == namespace)?;
     pages.get(&book.dir)?.identify_process(process.id, pid, super::registry::start_time(pid)?);
     Some(process.id)
 }

@@ -1,7 +1,7 @@
 //! One group of cards and the thread that arbitrates it.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use divvy_limiter::{Domain, Ns, Seen, TenantId};
@@ -13,114 +13,158 @@ use super::tenant::Tenant;
 use super::{Account, Accounts, Container, Settings};
 
 /// Time between two rounds of what need not be exact: heartbeats, books, changed grants.
-const ROUND: Ns = 20_000_000;
+pub(super) const ROUND: Ns = 20_000_000;
+/// The same while nobody does anything. Whoever begins is seen within [`ROUND`] all the same.
+const IDLE_ROUND: Ns = 100_000_000;
 /// Utilisation is that of the last second.
 const WINDOW: Ns = 1_000_000_000;
 /// Below this, and where a core may be burnt, the thread spins rather than sleeps.
 const SPIN_BELOW: Ns = 60_000;
 
-/// What the thread is told from outside.
-#[derive(Debug)]
-pub(super) struct Orders {
-    inner: Mutex<Inner>,
+/// One group: what is decided about it, and what its thread is told from outside.
+pub(super) struct Card {
+    group: Mutex<Group>,
+    orders: Mutex<Orders>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct Orders {
     containers: Option<Vec<Container>>,
     stop: bool,
+    /// The thread sleeps, and the [lookout](super::lookout) looks in its place.
+    dozes: bool,
 }
 
-impl Orders {
-    pub(super) fn new(containers: Vec<Container>) -> Orders {
-        Orders { inner: Mutex::new(Inner { containers: Some(containers), stop: false }), changed: Condvar::new() }
+impl std::fmt::Debug for Card {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Card").field("orders", &self.orders).finish_non_exhaustive()
+    }
+}
+
+impl Card {
+    pub(super) fn new(
+        devices: Vec<String>,
+        settings: Settings,
+        accounts: Accounts,
+        containers: Vec<Container>,
+    ) -> Card {
+        let orders = Orders { containers: Some(containers), stop: false, dozes: false };
+        let group = Mutex::new(Group::new(devices, settings, accounts));
+        Card { group, orders: Mutex::new(orders), changed: Condvar::new() }
+    }
+
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn group(&self) -> MutexGuard<'_, Group> {
+        self.group.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn set_containers(&self, containers: Vec<Container>) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).containers = Some(containers);
+        self.orders().containers = Some(containers);
         self.changed.notify_one();
     }
 
     pub(super) fn stop(&self) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.orders().stop = true;
         self.changed.notify_one();
     }
 
     /// New containers, if there are any; `None` once it is time to stop.
     fn take(&self) -> Option<Option<Vec<Container>>> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.stop { None } else { Some(inner.containers.take()) }
+        let mut orders = self.orders();
+        if orders.stop { None } else { Some(orders.containers.take()) }
     }
 
     /// Sleeps, or is woken by an order.
     fn sleep(&self, time: Duration) {
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if !inner.stop && inner.containers.is_none() {
-            drop(self.changed.wait_timeout(inner, time));
+        let orders = self.orders();
+        if !orders.stop && orders.containers.is_none() {
+            drop(self.changed.wait_timeout(orders, time));
+        }
+    }
+
+    /// Sleeps until there is an order, or the lookout sees that something stirs.
+    fn doze(&self) {
+        let mut orders = self.orders();
+        orders.dozes = true;
+        let asleep = |orders: &mut Orders| orders.dozes && !orders.stop && orders.containers.is_none();
+        let mut orders = self.changed.wait_while(orders, asleep).unwrap_or_else(PoisonError::into_inner);
+        orders.dozes = false;
+    }
+
+    /// Looks in the place of a thread that sleeps, and wakes it where something stirs.
+    pub(super) fn look_in(&self, now: Ns) {
+        if !self.orders().dozes || self.group().idles(now) {
+            return;
+        }
+        self.orders().dozes = false;
+        self.changed.notify_one();
+    }
+
+    /// Arbitrates until told to stop, and leaves all gates open.
+    pub(super) fn arbitrate(&self) {
+        // A microsecond of slack instead of fifty: turns are short.
+        let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1_000));
+        let spin = self.group().settings.spin;
+        while let Some(new) = self.take() {
+            let mut group = self.group();
+            if let Some(containers) = new {
+                group.replace(&containers);
+            }
+            let next = group.look(monotonic_ns());
+            drop(group);
+            if next >= ROUND { self.doze() } else { self.rest(Instant::now(), next, spin) }
+        }
+        for (tenant, _) in &self.group().tenants {
+            tenant.open_all();
+        }
+    }
+
+    fn rest(&self, from: Instant, time: Ns, spin: bool) {
+        let time = Duration::from_nanos(time);
+        if time >= Duration::from_millis(5) {
+            self.sleep(time);
+        } else if spin && time.as_nanos() < u128::from(SPIN_BELOW) {
+            while from.elapsed() < time {
+                std::hint::spin_loop();
+            }
+        } else {
+            std::thread::sleep(time);
         }
     }
 }
 
-/// A tenant's lane: which of its devices, and its use of it over the last second.
+/// A tenant's lane: which of its devices, its use of it over the last second, and what was last written down about it.
 struct Lane {
     tenant: usize,
     device: usize,
     history: VecDeque<(Ns, Ns)>,
+    account: Option<Account>,
 }
 
-struct Group<'a> {
-    devices: &'a [String],
-    settings: &'a Settings,
-    accounts: &'a Accounts,
+struct Group {
+    devices: Vec<String>,
+    settings: Settings,
+    accounts: Accounts,
     domain: Domain,
     tenants: Vec<(Tenant, TenantId)>,
     lanes: Vec<Lane>,
     seen: Vec<Seen>,
     record: Option<Record>,
+    rounded: Option<Ns>,
 }
 
-/// Arbitrates until told to stop, and leaves all gates open.
-pub(super) fn arbitrate(devices: &[String], settings: &Settings, accounts: &Accounts, orders: &Orders) {
-    // A microsecond of slack instead of fifty: turns are short.
-    let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(1_000));
-    let domain = Domain::new(devices.len(), settings.tuning);
-    let (tenants, lanes, seen) = (Vec::new(), Vec::new(), Vec::new());
-    let record = settings.record.as_deref().and_then(|path| Record::begin(path, devices));
-    let mut group = Group { devices, settings, accounts, domain, tenants, lanes, seen, record };
-    let mut rounded: Option<Ns> = None;
-    while let Some(new) = orders.take() {
-        if let Some(containers) = new {
-            group.replace(&containers);
-            rounded = None;
-        }
-        let now = monotonic_ns();
-        if rounded.is_none_or(|at| now.saturating_sub(at) >= ROUND) {
-            group.round(now);
-            rounded = Some(now);
-        }
-        let next = group.step(now);
-        rest(orders, Instant::now(), next.min(ROUND), settings.spin);
+impl Group {
+    fn new(devices: Vec<String>, settings: Settings, accounts: Accounts) -> Group {
+        let domain = Domain::new(devices.len(), settings.tuning);
+        let (tenants, lanes, seen) = (Vec::new(), Vec::new(), Vec::new());
+        let record = settings.record.as_deref().and_then(|path| Record::begin(path, &devices));
+        Group { devices, settings, accounts, domain, tenants, lanes, seen, record, rounded: None }
     }
-    for (tenant, _) in &group.tenants {
-        tenant.open_all();
-    }
-}
 
-fn rest(orders: &Orders, from: Instant, time: Ns, spin: bool) {
-    let time = Duration::from_nanos(time);
-    if time >= Duration::from_millis(5) {
-        orders.sleep(time);
-    } else if spin && time.as_nanos() < u128::from(SPIN_BELOW) {
-        while from.elapsed() < time {
-            std::hint::spin_loop();
-        }
-    } else {
-        std::thread::sleep(time);
-    }
-}
-
-impl Group<'_> {
     /// Other containers: the decision begins afresh, the books go on.
     fn replace(&mut self, containers: &[Container]) {
         for (tenant, _) in &self.tenants {
@@ -140,6 +184,7 @@ impl Group<'_> {
             }
         }
         self.seen = vec![Seen::default(); self.lanes.len()];
+        self.rounded = None;
     }
 
     fn admit(&mut self, tenant: Tenant) {
@@ -149,8 +194,37 @@ impl Group<'_> {
         let cards: Vec<usize> = on.iter().map(|&(_, card)| card).collect();
         let id = self.domain.add(tenant.shares(), &cards);
         let index = self.tenants.len();
-        self.lanes.extend(on.iter().map(|&(device, _)| Lane { tenant: index, device, history: VecDeque::new() }));
+        self.lanes.extend(on.iter().map(|&(device, _)| Lane {
+            tenant: index,
+            device,
+            history: VecDeque::new(),
+            account: None,
+        }));
         self.tenants.push((tenant, id));
+    }
+
+    /// Everything that is due; how long until the next look, and [`ROUND`] or more where nobody does anything.
+    fn look(&mut self, now: Ns) -> Ns {
+        if self.rounded.is_none_or(|at| now.saturating_sub(at) >= ROUND) {
+            self.round(now);
+            self.rounded = Some(now);
+        }
+        let next = self.step(now);
+        // Who is given turns blindly needs somebody who gives them.
+        let is_blind = self.tenants.iter().any(|(tenant, _)| tenant.is_broken());
+        if is_blind { next.min(ROUND / 2) } else { next }
+    }
+
+    /// After a look that saw nobody do anything: is it still so? Only what a tenant that begins must change is looked at, until the
+    /// rest is due.
+    fn idles(&mut self, now: Ns) -> bool {
+        let is_due = self.rounded.is_none_or(|at| now.saturating_sub(at) >= IDLE_ROUND);
+        let is_still = |(lane, seen): (&Lane, &Seen)| self.tenants[lane.tenant].0.look(lane.device) == *seen;
+        if is_due || !self.lanes.iter().zip(&self.seen).all(is_still) {
+            return self.look(now) >= ROUND;
+        }
+        // Time passes for the decision, too, or whoever begins would be taken to have worked since the last look.
+        self.domain.step(now, &self.seen).next >= ROUND
     }
 
     /// One look and what follows from it; how long until the next.
@@ -198,7 +272,7 @@ impl Group<'_> {
                 turns: directive.turns,
                 utilisation: utilisation(&lane.history),
             };
-            let booked = tenant.book(lane.device, since);
+            let booked = tenant.booked(lane.device, since);
             let account = Account {
                 busy_ns: booked.busy_ns,
                 throttled_ns: booked.throttled_ns,
@@ -210,8 +284,13 @@ impl Group<'_> {
                 refused: tenant.refused(lane.device),
                 broken: tenant.is_broken(),
             };
+            if lane.account.as_ref() == Some(&account) {
+                continue;
+            }
+            tenant.book(lane.device, booked);
             if let Some(device) = tenant.config.devices.get(lane.device) {
-                self.accounts.set(&tenant.name, &device.id, account);
+                self.accounts.set(&tenant.name, &device.id, account.clone());
+                lane.account = Some(account);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! cgroup, or the socket it came to), and the ledger's slot is checked against both. A process that never introduced itself, or did
 //! so while the agent was away, is found by its pid where it shares our pid namespace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub type Report = (PathBuf, u32, Event);
 #[derive(Debug)]
 pub struct Registry {
     stop: Arc<AtomicBool>,
-    containers: Arc<Mutex<Vec<PathBuf>>>,
+    containers: Arc<Mutex<Arc<Vec<PathBuf>>>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -71,12 +71,12 @@ impl Registry {
             .into_iter()
             .map(|(path, identify)| Ok((listener(&path)?, identify)))
             .collect::<io::Result<Vec<_>>>()?;
-        let (stop, containers) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(containers)));
+        let (stop, containers) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Arc::new(containers))));
         let mut desk = Desk {
             listeners,
             connections: Vec::new(),
             watched: BTreeMap::new(),
-            ledgers: BTreeMap::new(),
+            ledgers: HashMap::new(),
             containers: containers.clone(),
             nonsense,
             report: Box::new(report),
@@ -97,7 +97,7 @@ impl Registry {
 
     /// These are all the containers there are.
     pub fn set_containers(&self, containers: Vec<PathBuf>) {
-        *self.containers.lock().unwrap_or_else(PoisonError::into_inner) = containers;
+        *self.containers.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(containers);
     }
 }
 
@@ -139,8 +139,8 @@ struct Desk {
     listeners: Vec<(OwnedFd, Identify)>,
     connections: Vec<Connection>,
     watched: BTreeMap<(PathBuf, usize, u64), Watched>,
-    ledgers: BTreeMap<PathBuf, Guarded<Ledger>>,
-    containers: Arc<Mutex<Vec<PathBuf>>>,
+    ledgers: HashMap<PathBuf, Guarded<Ledger>>,
+    containers: Arc<Mutex<Arc<Vec<PathBuf>>>>,
     nonsense: Nonsense,
     report: Box<dyn Fn(Report) + Send>,
 }
@@ -291,10 +291,11 @@ impl Desk {
     /// Looks at every slot of every container: reaps who is dead, finishes what another reaper began, watches who is not watched.
     fn sweep(&mut self) {
         let containers = self.containers.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.ledgers.retain(|dir, ledger| containers.contains(dir) && !ledger.is_broken());
-        self.watched.retain(|(dir, ..), _| containers.contains(dir));
+        let known: HashSet<&PathBuf> = containers.iter().collect();
+        self.ledgers.retain(|dir, ledger| known.contains(dir) && !ledger.is_broken());
+        self.watched.retain(|(dir, ..), _| known.contains(dir));
         let namespace = own_namespace();
-        for container in &containers {
+        for container in containers.iter() {
             let Some(ledger) = self.ledger(container) else { continue };
             let mut alive = Vec::new();
             for process in ledger.processes() {

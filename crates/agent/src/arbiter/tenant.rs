@@ -126,17 +126,20 @@ impl Tenant {
         }
     }
 
-    /// Publishes what was booked since the pages were opened, on top of what had been before.
-    pub(super) fn book(&self, device: usize, since: Booked) -> Booked {
+    /// What was booked since the pages were opened, on top of what had been before.
+    pub(super) fn booked(&self, device: usize, since: Booked) -> Booked {
         let base = self.base.get(device).copied().unwrap_or_default();
-        let booked = Booked {
+        Booked {
             busy_ns: base.busy_ns.saturating_add(since.busy_ns),
             throttled_ns: base.throttled_ns.saturating_add(since.throttled_ns),
             turns: base.turns.saturating_add(since.turns),
             utilisation: since.utilisation,
-        };
+        }
+    }
+
+    /// Publishes what was booked.
+    pub(super) fn book(&self, device: usize, booked: Booked) {
         self.gate.set_booked(device, booked);
-        booked
     }
 
     /// Lets everything pass.

@@ -90,7 +90,7 @@ pub(crate) fn nvmlEventSetWait_v2(set: u64, data: *mut nvmlEventData_t, timeoutm
         if left.is_zero() {
             return Err(Error::TIMEOUT);
         }
-        // Events come from another process through the machine's file, so they are looked for.
-        std::thread::sleep(left.min(Duration::from_millis(5)));
+        // Events come from another process through the machine's file, so they are looked for; seldom, for who waits here waits always.
+        std::thread::sleep(left.min(Duration::from_millis(50)));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use divvy_service::Stop;
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,6 +15,8 @@ use crate::node::Node;
 
 /// Time between two looks. Something has to be seen twice, so it is told within two of them.
 pub const LOOK: Duration = Duration::from_millis(700);
+/// Between two searches for containers where nothing is known to have changed.
+const SEARCH: Duration = Duration::from_secs(5);
 
 /// What is done about a process that goes around the library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -57,23 +59,32 @@ pub async fn run(
     policy: Policy,
     stop: Stop,
 ) -> anyhow::Result<()> {
-    let mut tools = (Audit::default(), identify);
+    let mut tools = (Audit::default(), identify, Vec::new());
+    let mut changes = node.changes();
+    let mut searched: Option<Instant> = None;
     loop {
+        let search = searched.is_none_or(|at| at.elapsed() >= SEARCH) || changes.has_changed().unwrap_or(true);
+        if search {
+            changes.mark_unchanged();
+            searched = Some(Instant::now());
+        }
         let looking = node.clone();
-        let (back, places, found) = tokio::task::spawn_blocking(move || {
-            let (mut audit, identify) = tools;
-            let places = looking.places();
+        let (back, found) = tokio::task::spawn_blocking(move || {
+            let (mut audit, identify, mut places) = tools;
+            if search {
+                places = looking.places();
+            }
             let containers: Vec<PathBuf> = places.iter().map(|(.., dir)| dir.clone()).collect();
             // Who is in no container of ours is counted where devices are looked at.
             let whose = |pid| identify(pid).map_or(Whose::Elsewhere, Whose::Container);
             let found = audit.look(&containers, || usage(&looking.providers), whose);
-            ((audit, identify), places, found)
+            ((audit, identify, places), found)
         })
         .await?;
         tools = back;
         for finding in &found {
             policy.apply(finding);
-            let of = |dir: &Path| places.iter().find(|(.., place)| place == dir).map(|(uid, ..)| uid);
+            let of = |dir: &Path| tools.2.iter().find(|(.., place)| place == dir).map(|(uid, ..)| uid);
             if let Some(pod) = finding.container.as_deref().and_then(of).and_then(|uid| node.pods.get(uid)) {
                 events.warn_pod(&pod, "GrantExceeded", &format!("{}: {}", finding.device, finding.what));
             }
