@@ -65,9 +65,6 @@ pub struct Eviction {
     pub node: NodeName,
     /// The pod it makes room for.
     pub makes_room_for: PodKey,
-    /// The PodDisruptionBudget that would be violated, if one would: the API server may refuse.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub against_budget: Option<String>,
     /// It moves rather than ends: it is expected to be placed again at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub moves: bool,

@@ -1,6 +1,7 @@
 //! From a snapshot to a plan: who goes first, where each pod goes, who waits and why.
 
 mod defragment;
+mod disruption;
 mod fair;
 mod gang;
 mod preempt;

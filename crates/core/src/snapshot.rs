@@ -124,6 +124,14 @@ pub struct DisruptionBudget {
     pub allowed: u32,
 }
 
+impl DisruptionBudget {
+    /// Is this pod one of those it protects?
+    pub fn protects(&self, pod: &Pod) -> bool {
+        self.namespace == pod.key.namespace
+            && self.selector.as_ref().is_some_and(|selector| selector.selects(&pod.labels))
+    }
+}
+
 /// A node, its books, and who is on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeState {

@@ -67,6 +67,8 @@ pub struct World {
     everything: bool,
     /// Something changed that may matter to pods whose answer does not depend on one node alone.
     stirred: bool,
+    /// Somebody may be made to leave who could not be before.
+    loosened: bool,
     shared: share::Shared,
     /// What is noticed is done by us.
     leads: bool,
@@ -137,6 +139,7 @@ impl World {
             changed: Vec::new(),
             everything: false,
             stirred: false,
+            loosened: false,
             shared: share::Shared::default(),
             leads: false,
             complete: BTreeSet::new(),

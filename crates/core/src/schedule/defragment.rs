@@ -29,7 +29,6 @@ impl Round<'_> {
                 key: m.key.clone(),
                 node: m.from.clone(),
                 makes_room_for: key.clone(),
-                against_budget: None,
                 moves: true,
             }));
         }

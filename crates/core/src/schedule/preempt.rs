@@ -42,8 +42,7 @@ impl Round<'_> {
     fn announce(&mut self, ix: PodIx, room: Room) {
         let Some(pod) = self.snapshot.pod_at(ix).map(|state| state.pod()) else { return };
         let (uid, key) = (pod.uid.clone(), pod.key.clone());
-        let broken = self.broken_budgets(&room.victims);
-        for (victim, against_budget) in room.victims.iter().zip(broken) {
+        for victim in &room.victims {
             let Some(state) = self.snapshot.pod_at(*victim) else { continue };
             let Some(bound) = state.pod().bound() else { continue };
             self.plan.evictions.push(Eviction {
@@ -51,7 +50,6 @@ impl Round<'_> {
                 key: state.pod().key.clone(),
                 node: bound.node.clone(),
                 makes_room_for: key.clone(),
-                against_budget,
                 moves: false,
             });
         }

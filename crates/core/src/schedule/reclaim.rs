@@ -7,6 +7,7 @@ use crate::pod::Pod;
 use crate::quota::{Held, Holder, Verdict, reclaim};
 use crate::reason::Reason;
 use crate::schedule::Round;
+use crate::schedule::disruption::Disruptions;
 use crate::snapshot::PodIx;
 use crate::time::Time;
 
@@ -23,7 +24,6 @@ impl Round<'_> {
                 key: state.pod().key.clone(),
                 node: bound.node.clone(),
                 makes_room_for: key.clone(),
-                against_budget: None,
                 moves: false,
             });
         }
@@ -40,6 +40,7 @@ impl Round<'_> {
             return None;
         }
         // Who is on the way out, or was told in this plan, gives back what it holds.
+        let disruptions = Disruptions::of(self);
         let mut everybody = self.snapshot.holdings().clone();
         let (mut holders, mut leaving) = (Vec::new(), 0);
         for (_, state) in self.snapshot.pods() {
@@ -53,7 +54,9 @@ impl Round<'_> {
             if bound.terminating || told {
                 everybody.entry(other.key.namespace.clone()).or_default().take(&holds);
                 leaving += 1;
-            } else if !protected(other, bound.since, self.policy.preemption.min_runtime, self.now) {
+            } else if !protected(other, bound.since, self.policy.preemption.min_runtime, self.now)
+                && disruptions.let_go(other)
+            {
                 holders.push(Holder {
                     uid: other.uid.clone(),
                     namespace: other.key.namespace.clone(),
@@ -80,6 +83,9 @@ impl Round<'_> {
                 Verdict::Fits | Verdict::Borrows if leaving > 0 => return Some((name(), leaving, Vec::new())),
                 Verdict::Reclaims(_) => {
                     let Some(victims) = reclaim(quotas, &everybody, namespace, &want, &holders) else { continue };
+                    if !disruptions.let_all_go(victims.iter().filter_map(|uid| Some(self.snapshot.pod(uid)?.pod()))) {
+                        continue;
+                    }
                     let count = victims.len() as u32;
                     if best.as_ref().is_none_or(|(_, _, fewest)| victims.len() < fewest.len()) {
                         best = Some((name(), leaving + count, victims));
@@ -100,9 +106,10 @@ fn protected(pod: &Pod, since: Time, min_runtime: u64, now: Time) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::labels::Selector;
     use crate::policy::{Placement, Policy};
     use crate::quota::{Amounts, Limit, Quota};
-    use crate::snapshot::Snapshot;
+    use crate::snapshot::{DisruptionBudget, Snapshot};
     use crate::testing::cluster;
     use crate::time::Time;
     use crate::{audit, schedule};
@@ -157,6 +164,23 @@ mod tests {
         let (binds, evictions, waits) = plan(&snapshot);
         assert_eq!(binds, ["x/one a", "y/one a"]);
         assert_eq!((evictions.len(), waits.len()), (0, 1));
+    }
+
+    #[test]
+    fn nobody_gives_back_whom_a_disruption_budget_keeps() {
+        let text = "node a gpu=3
+                    pod y/a on a dev=0 share=1000 at=1 label:app=kept
+                    pod y/b on a dev=1 share=1000 at=2
+                    wait x/mine share=1000 at=10";
+        let mut snapshot = with_quota(cluster(text), &[("x", 1000, Some("c"), None), ("y", 1000, Some("c"), None)]);
+        assert_eq!(plan(&snapshot).1, ["y/a"]);
+        for (name, selector) in [("one", Selector::equals([("app", "kept")])), ("all", Selector(Vec::new()))] {
+            let budget =
+                DisruptionBudget { namespace: "y".into(), name: name.into(), selector: Some(selector), allowed: 0 };
+            snapshot.surroundings_mut().budgets.push(budget);
+            let expected: &[&str] = if name == "one" { &["y/b"] } else { &[] };
+            assert_eq!(plan(&snapshot).1, expected, "{name}");
+        }
     }
 
     #[test]

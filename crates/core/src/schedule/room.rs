@@ -7,6 +7,7 @@ use crate::place::{Attempt, Kept};
 use crate::pod::Pod;
 use crate::rules;
 use crate::schedule::Round;
+use crate::schedule::disruption::Disruptions;
 use crate::snapshot::{NodeIx, PodIx};
 
 /// Pods that go together: one pod, or a gang that cannot do without any of them.
@@ -32,8 +33,8 @@ pub(super) struct Room {
     pub(super) grant: Option<Grant>,
 }
 
-/// How dear a set of victims is, dearest concern first: broken budgets, the standing of the highest, their number, what they hold.
-pub(super) type Price = (usize, Option<(Class, i32)>, usize, u64);
+/// How dear a set of victims is, dearest concern first: the standing of the highest, their number, what they hold.
+pub(super) type Price = (Option<(Class, i32)>, usize, u64);
 
 /// Nodes that are looked at closely for one pod.
 const CLOSELY: usize = 200;
@@ -162,21 +163,25 @@ impl Round<'_> {
         Some(set)
     }
 
-    /// Where the pod fits once the cheapest set of those that may go is gone.
+    /// Where the pod fits once the cheapest set of those that may go is gone. Nobody goes whom a disruption budget keeps.
     pub(super) fn find_room(&mut self, ix: PodIx, may_go: impl Fn(&Pod) -> bool, most: usize) -> Option<Room> {
+        let disruptions = Disruptions::of(self);
+        let may_go = |pod: &Pod| may_go(pod) && disruptions.let_go(pod);
         let mut best: Option<(Price, Room)> = None;
         let mut closely = 0;
         for node in self.allowed(ix) {
-            let (units, leaving) = self.leavers(node, &may_go);
+            let (units, leaving) = self.leavers(node, may_go);
             if (units.is_empty() && leaving.is_empty()) || closely >= CLOSELY {
                 continue;
             }
             let Some(set) = self.fewest(ix, node, &units, &leaving).filter(|set| set.len() <= most) else { continue };
             closely += 1;
             let victims: Vec<PodIx> = set.iter().flat_map(|i| units[*i].pods.iter().copied()).collect();
-            let broken = self.broken_budgets(&victims).iter().flatten().count();
+            if !disruptions.let_all_go(victims.iter().filter_map(|ix| Some(self.snapshot.pod_at(*ix)?.pod()))) {
+                continue;
+            }
             let rank = set.iter().map(|i| units[*i].rank).max();
-            let price = (broken, rank, victims.len(), set.iter().map(|i| units[*i].weight).sum());
+            let price = (rank, victims.len(), set.iter().map(|i| units[*i].weight).sum());
             if best.as_ref().is_none_or(|(least, _)| price < *least) {
                 let gone: Vec<PodIx> = leaving.iter().chain(&victims).copied().collect();
                 // The proof: with these gone, the pod fits.
@@ -185,27 +190,5 @@ impl Round<'_> {
             }
         }
         best.map(|(_, room)| room)
-    }
-
-    /// Per victim the disruption budget its eviction would break, if the others are evicted too.
-    pub(super) fn broken_budgets(&self, victims: &[PodIx]) -> Vec<Option<String>> {
-        let budgets = &self.snapshot.surroundings().budgets;
-        let mut left: Vec<u32> = budgets.iter().map(|budget| budget.allowed).collect();
-        let mut broken = |ix: &PodIx| {
-            let pod = self.snapshot.pod_at(*ix)?.pod();
-            let mut name = None;
-            for (budget, left) in budgets.iter().zip(&mut left) {
-                let protects = budget.namespace == pod.key.namespace
-                    && budget.selector.as_ref().is_some_and(|selector| selector.selects(&pod.labels));
-                if protects {
-                    match left.checked_sub(1) {
-                        Some(rest) => *left = rest,
-                        None => name = Some(budget.name.to_string()),
-                    }
-                }
-            }
-            name
-        };
-        victims.iter().map(&mut broken).collect()
     }
 }

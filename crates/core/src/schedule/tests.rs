@@ -2,7 +2,9 @@
 
 use expect_test::{Expect, expect};
 
+use crate::labels::Selector;
 use crate::policy::{Placement, Policy};
+use crate::snapshot::DisruptionBudget;
 use crate::testing::{cluster, describe};
 use crate::time::Time;
 use crate::{Engine, audit, schedule};
@@ -220,6 +222,36 @@ fn nobody_is_evicted_where_it_would_not_help() {
             wait p: 0/1 nodes fit: 1 without a GPU with enough free memory (a: a-0 40 GiB of memory wanted, 16 GiB free)
         "#]],
     );
+}
+
+#[test]
+fn nobody_is_evicted_whom_a_disruption_budget_keeps() {
+    let evicted = |budgets: &[(&str, u32)]| {
+        let mut snapshot = cluster(
+            "node a gpu=1
+             node b gpu=1
+             pod  web on a dev=0 share=1000 class=opportunistic label:app=web
+             pod  db on b dev=0 share=1000 class=opportunistic prio=5 label:app=db
+             wait p share=1000 class=guarantee prio=1
+             wait q share=1000 class=guarantee",
+        );
+        let namespace = snapshot.pods().next().unwrap().1.pod().key.namespace.clone();
+        let budget = |(app, allowed): &(&str, u32)| DisruptionBudget {
+            namespace: namespace.clone(),
+            name: (*app).into(),
+            selector: Some(if *app == "all" { Selector(Vec::new()) } else { Selector::equals([("app", *app)]) }),
+            allowed: *allowed,
+        };
+        snapshot.surroundings_mut().budgets = budgets.iter().map(budget).collect();
+        let plan = schedule(&snapshot, &pack(), Time::seconds(1000));
+        plan.evictions.iter().map(|eviction| eviction.key.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(evicted(&[]), ["web", "db"]);
+    assert_eq!(evicted(&[("web", 0)]), ["db"], "the cheaper one is kept");
+    assert_eq!(evicted(&[("web", 1), ("db", 1)]), ["web", "db"]);
+    assert_eq!(evicted(&[("all", 1)]), ["web"], "one of both may go");
+    assert_eq!(evicted(&[("all", 0)]), [""; 0]);
+    assert_eq!(evicted(&[("web", 5), ("all", 5)]), ["db"], "nobody can evict a pod of two budgets");
 }
 
 #[test]

@@ -6,9 +6,10 @@ use divvy_api::convert::{InventoryProblem, PodSeen, opted_in};
 use divvy_api::policy::ClusterPolicy;
 use divvy_cluster::effect::{About, Event, Target};
 use divvy_cluster::{Change, Effect, StorageChange};
-use divvy_core::id::{NodeName, PodUid};
+use divvy_core::id::{Namespace, NodeName, PodUid};
 use divvy_core::node::Node;
-use divvy_core::snapshot::Surroundings;
+use divvy_core::pod::Pod;
+use divvy_core::snapshot::{DisruptionBudget, Surroundings};
 use divvy_core::time::Time;
 
 use super::entry::{Entry, Stand, Told};
@@ -33,12 +34,16 @@ impl World {
             Change::NamespaceGone(name) => self.surround(false, |s| s.namespaces.remove(&name)),
             Change::Budget(budget) => {
                 let same = self.snapshot.surroundings().budgets.contains(&budget);
+                if !same {
+                    self.loosen(&budget.namespace, &budget.name, Some(&budget));
+                }
                 self.surround(same, |s| {
                     s.budgets.retain(|b| (&b.namespace, &b.name) != (&budget.namespace, &budget.name));
                     s.budgets.push(budget);
                 });
             }
             Change::BudgetGone(namespace, name) => {
+                self.loosen(&namespace, &name, None);
                 self.surround(false, |s| s.budgets.retain(|b| (&b.namespace, &b.name) != (&namespace, &name)));
             }
             Change::Storage(change) => self.storage(change),
@@ -81,6 +86,8 @@ impl World {
             self.awake.remove(&uid);
             self.shared.share(&mut pod);
             let wanted = !pod.spec.apart.is_empty() || !pod.labels.is_empty();
+            let class_of = |pod: &Pod| self.policy.scheduling.class_of(pod);
+            self.loosened |= self.snapshot.pod(&uid).is_some_and(|old| class_of(&pod) < class_of(old.pod()));
             self.snapshot.put_pod(pod);
             self.stirred |= wanted;
             self.evict_if_refused(&uid, &node, now);
@@ -178,6 +185,16 @@ impl World {
         self.policy.devices.oversubscribe(&mut node.inventory);
         self.snapshot.put_node(node);
         self.evict_refused(&name, now);
+    }
+
+    /// A disruption budget changes, or goes: does it let somebody go who holds devices and whom it kept?
+    fn loosen(&mut self, namespace: &Namespace, name: &str, next: Option<&DisruptionBudget>) {
+        let budgets = &self.snapshot.surroundings().budgets;
+        let Some(old) = budgets.iter().find(|b| b.namespace == *namespace && &*b.name == name) else { return };
+        let kept = |pod: &Pod| pod.ask.is_some() && pod.bound().is_some() && old.protects(pod);
+        let still = |pod: &Pod| next.is_some_and(|next| next.protects(pod) && next.allowed <= old.allowed);
+        let freed = |pod: &Pod| kept(pod) && !still(pod);
+        self.loosened |= !self.lines.is_empty() && self.snapshot.pods().any(|(_, state)| freed(state.pod()));
     }
 
     /// Changes what else bears on placing, unless it is so already. Only pods whose answer does not depend on one node alone can mind.

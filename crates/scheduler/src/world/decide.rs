@@ -142,7 +142,8 @@ impl World {
         nodes.dedup();
         let everything = std::mem::take(&mut self.everything);
         let stirred = std::mem::take(&mut self.stirred);
-        if self.lines.is_empty() || (!everything && !stirred && nodes.is_empty()) {
+        let loosened = std::mem::take(&mut self.loosened) && self.policy.scheduling.preemption.enabled;
+        if self.lines.is_empty() || (!everything && !stirred && !loosened && nodes.is_empty()) {
             return;
         }
         let firsts: Vec<PodUid> = self.lines.iter().filter_map(|(_, line)| line.first().cloned()).collect();
@@ -151,7 +152,10 @@ impl World {
             let Some(ix) = self.snapshot.find_pod(&uid) else { continue };
             let Some(state) = self.snapshot.pod_at(ix) else { continue };
             let scheduling = &self.policy.scheduling;
-            let fits = if !everything && Rules::is_local(&self.snapshot, state.pod()) {
+            let fits = if loosened && !state.pod().spec.never_preempts {
+                // Whether others would leave for it is found out by trying.
+                true
+            } else if !everything && Rules::is_local(&self.snapshot, state.pod()) {
                 let answers = ask_some(&self.snapshot, scheduling, ix, nodes.iter().copied(), now);
                 answers.is_ok_and(|answers| answers.iter().any(|(_, answer)| answer.is_ok()))
             } else {

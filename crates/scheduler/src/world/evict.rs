@@ -67,8 +67,9 @@ impl World {
         }
     }
 
-    /// A pod that was to leave stays.
+    /// A pod that was to leave stays: whoever it was to make room for is tried anew.
     fn stays(&mut self, uid: &PodUid) {
+        self.loosened = true;
         let Some(state) = self.snapshot.pod(uid) else { return };
         let mut pod = state.pod().clone();
         if let State::Bound(bound) = &mut pod.state {

@@ -273,6 +273,55 @@ fn a_refused_grant_is_void_and_its_pod_is_evicted_with_the_reason() {
     assert_eq!(evictions(&world.take_effects()).len(), 1);
 }
 
+/// A world of one node, full of pods of the lesser class, in which a pod with a guarantee waits that a disruption budget keeps waiting.
+fn kept_by_a_budget() -> World {
+    let mut world = world(1);
+    let budget = json!({"metadata": {"name": "keep", "namespace": "team"},
+                        "spec": {"selector": {"matchLabels": {"app": "lesser"}}}, "status": {"disruptionsAllowed": 0}});
+    world.apply(Change::Budget(divvy_api::convert::budget(serde_json::from_value(budget).unwrap())), Time(0));
+    let more = json!({"metadata": {"labels": {"app": "lesser"}, "annotations": {(keys::CLASS_NOW): "opportunistic"}}});
+    for name in ["a", "b"] {
+        world.apply(seen(pod(name, 1, 1000, more.clone())), Time(1));
+    }
+    let effects = decide(&mut world);
+    for bind in binds(&effects) {
+        let before = pod(&bind.target.pod.name, 1, 1000, more.clone());
+        world.apply(seen(as_bound(before, bind, 2)), Time(2));
+    }
+    let greater = json!({"metadata": {"annotations": {(keys::CLASS_NOW): "guarantee"}}});
+    world.apply(seen(pod("greater", 1, 1000, greater)), Time(3));
+    assert!(evictions(&decide(&mut world)).is_empty());
+    world
+}
+
+#[test]
+fn a_pod_that_a_disruption_budget_keeps_waiting_is_tried_when_the_budget_goes() {
+    let mut world = kept_by_a_budget();
+    let before = world.counts.attempts;
+    world.apply(Change::BudgetGone("other".into(), "keep".into()), Time(4));
+    assert!(evictions(&decide(&mut world)).is_empty());
+    assert_eq!(world.counts.attempts, before, "a budget of other pods is none of its business");
+    world.apply(Change::BudgetGone("team".into(), "keep".into()), Time(5));
+    assert_eq!(evictions(&decide(&mut world)).len(), 1);
+    assert_eq!(world.counts.attempts, before + 1);
+}
+
+#[test]
+fn an_eviction_that_is_always_refused_is_given_up_and_the_pod_tried_anew() {
+    let mut world = kept_by_a_budget();
+    world.apply(Change::BudgetGone("team".into(), "keep".into()), Time(5));
+    let effects = decide(&mut world);
+    let evict = Effect::Evict((*evictions(&effects)[0]).clone());
+    // Another budget came meanwhile, of which the API server knows first.
+    let blocked = || Err(Failure::Blocked { message: "disruption budget".into() });
+    for n in 0..5 {
+        world.done(&evict, blocked(), Time(10_000 + n));
+    }
+    let before = world.counts.attempts;
+    decide(&mut world);
+    assert_eq!(world.counts.attempts, before + 1);
+}
+
 /// A member of a gang of four that each want a whole card, created at this second.
 fn member(name: &str, created: &str) -> Value {
     let ask = json!({"v": 1, "dialect": "native", "gang": {"name": "g", "size": 4, "min": 4},
