@@ -154,9 +154,9 @@ impl<'a> Attempt<'a> {
         Ok(Answer { score, grant: Some(grant) })
     }
 
-    /// The best node, from memory; an error where it must be asked for.
-    pub(crate) fn recall(&self, board: &mut Board) -> Result<Option<Spot>, board::Unfit> {
-        let Some(found) = board.find(self.snapshot, self.policy, self.pod, self)? else { return Ok(None) };
+    /// The best node, or the best of `only` these, from memory; an error where it must be asked for.
+    pub(crate) fn recall(&self, board: &mut Board, only: Option<&[NodeIx]>) -> Result<Option<Spot>, board::Unfit> {
+        let Some(found) = board.find(self.snapshot, self.policy, self.pod, self, only)? else { return Ok(None) };
         let node = found.node;
         let Some(state) = self.snapshot.node_at(node) else { return Err(board::Unfit) };
         let grant = match (found.device, &self.pod.ask) {
@@ -178,10 +178,18 @@ impl<'a> Attempt<'a> {
 
     /// The best node, by asking all of them; or what they said.
     pub(crate) fn best(&self) -> Result<Spot, Folded> {
+        self.best_of(self.snapshot.nodes())
+    }
+
+    /// The best of these nodes, by asking each; or what they said.
+    pub(crate) fn best_of<'n>(&self, nodes: impl Iterator<Item = (NodeIx, &'n NodeState)>) -> Result<Spot, Folded>
+    where
+        'a: 'n,
+    {
         let mut fold = Fold::default();
         // One list per policy: their scores mean nothing to each other.
         let mut lists: Vec<Line<'_>> = Vec::new();
-        for (ix, state) in self.snapshot.nodes() {
+        for (ix, state) in nodes {
             let placement = self.placement(state);
             let at = match lists.iter().position(|line| line.placement == placement) {
                 Some(at) => at,

@@ -100,7 +100,31 @@ impl Engine {
         }
         let kept = Kept::default();
         let attempt = Attempt::new(snapshot, policy, ix, pod, &kept, now).ok()?;
-        attempt.recall(&mut self.board).unwrap_or_else(|_| attempt.best().ok())
+        attempt.recall(&mut self.board, None).unwrap_or_else(|_| attempt.best().ok())
+    }
+
+    /// Where one waiting pod would go of these nodes: for another scheduler, which has its own reasons to offer no others. Of equally
+    /// good ones it is the first in the snapshot's order, in whatever order they are named.
+    pub fn find_among(
+        &mut self,
+        snapshot: &Snapshot,
+        policy: &Policy,
+        ix: PodIx,
+        mut nodes: Vec<NodeIx>,
+        now: Time,
+    ) -> Option<Spot> {
+        let pod = snapshot.pod_at(ix)?.pod();
+        if rules::standing(pod).is_some() {
+            return None;
+        }
+        let kept = Kept::default();
+        let attempt = Attempt::new(snapshot, policy, ix, pod, &kept, now).ok()?;
+        nodes.sort_unstable();
+        let asked = || {
+            let states = nodes.iter().filter_map(|node| Some((*node, snapshot.node_at(*node)?)));
+            attempt.best_of(states).ok()
+        };
+        attempt.recall(&mut self.board, Some(&nodes)).unwrap_or_else(|_| asked())
     }
 
     /// Brings what is remembered of nodes up to date, for all shapes of pods that came so far: after a new worth this takes
@@ -143,7 +167,7 @@ fn decide(
     }
     let attempt =
         Attempt::new(snapshot, policy, ix, pod, kept, now).map_err(|mistake| Reason::Policy { text: mistake.0 })?;
-    match attempt.recall(board) {
+    match attempt.recall(board, None) {
         Ok(Some(spot)) => Ok(spot),
         // Whoever fits nowhere is told why, and for that everybody is asked.
         _ => attempt.best().map_err(Reason::NoNode),

@@ -30,6 +30,17 @@ use crate::world::{Advice, Inspected};
 /// Nodes, and on each the pods that would have to leave.
 pub type Victims = Vec<(String, Vec<PodUid>)>;
 
+/// What a scheduler wants to hear about the nodes it offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Of each whether it will do.
+    Each,
+    /// Of each, but only the best may do: the others are refused because the pod goes there.
+    One,
+    /// The best; why the others will not do is said only where none will.
+    Best,
+}
+
 /// A question to the scheduler's loop, and where its answer goes.
 #[derive(Debug)]
 pub enum Question {
@@ -39,8 +50,8 @@ pub enum Question {
         pod: Box<PodSeen>,
         /// The nodes.
         nodes: Vec<String>,
-        /// Only the best of them is wanted.
-        one: bool,
+        /// What is to be said about them.
+        wanted: Wanted,
         /// The answer, or why there is none.
         reply: oneshot::Sender<Result<Advice, String>>,
     },

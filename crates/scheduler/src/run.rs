@@ -16,7 +16,7 @@ use divvy_service::{Health, Stop};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::extender::Question;
+use crate::extender::{Question, Wanted};
 use crate::memory::{Memory, Recalled};
 use crate::metrics::Metrics;
 use crate::world::World;
@@ -269,10 +269,12 @@ impl<E: Effects> Loop<E> {
                 let _ = reply.send(Err(EARLY.to_owned()));
                 "filter"
             }
-            Question::Filter { pod, nodes, one, reply } => {
+            Question::Filter { pod, nodes, wanted, reply } => {
                 let uid = pod.pod.uid.clone();
-                let mut advice = self.world.filter(*pod, nodes, at);
-                if one && let Some(best) = self.world.best(&uid).cloned() {
+                let mut advice = self.world.filter(*pod, nodes, wanted, at);
+                if wanted == Wanted::One
+                    && let Some(best) = self.world.best(&uid).cloned()
+                {
                     advice.only(best.as_str(), &format!("pod {uid} has already been matched to another node"));
                 }
                 let _ = reply.send(Ok(advice));
@@ -282,7 +284,7 @@ impl<E: Effects> Loop<E> {
                 let uid = pod.pod.uid.clone();
                 if !self.world.has_advice(&uid) {
                     // Another replica answered the filter.
-                    self.world.filter(*pod, nodes.clone(), at);
+                    self.world.filter(*pod, nodes.clone(), Wanted::Each, at);
                 }
                 let _ = reply.send(self.world.prioritize(&uid, &nodes, MAX_SCORE));
                 "prioritize"

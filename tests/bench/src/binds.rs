@@ -162,7 +162,7 @@ async fn bare(ground: &Ground, pods: usize) -> anyhow::Result<Round> {
 
 async fn plain(ground: &Ground, pods: usize) -> anyhow::Result<Round> {
     ground.create((0..pods).map(plain_pod).collect()).await?;
-    configure(ground, json!([]))?;
+    configure(ground, &json!({"extenders": []}))?;
     let program = scheduler(&ground.cluster)?;
     program.start()?;
     let binds = ground.watch_binds(pods, PATIENCE).await?;
@@ -214,7 +214,7 @@ async fn extender(ground: &Ground, pods: usize) -> anyhow::Result<Round> {
     let text = std::fs::read_to_string(root().join("deploy/kube-scheduler.yaml"))?;
     let mut configuration: Value = serde_saphyr::from_str(&text).context("deploy/kube-scheduler.yaml")?;
     configuration["extenders"][0]["urlPrefix"] = json!(format!("http://{EXTENDER}/divvy"));
-    configure(ground, configuration["extenders"].take())?;
+    configure(ground, &configuration)?;
     let program = scheduler(&ground.cluster)?;
     program.start()?;
     let binds = ground.watch_binds(pods, PATIENCE).await?;
@@ -224,11 +224,13 @@ async fn extender(ground: &Ground, pods: usize) -> anyhow::Result<Round> {
     Ok(Round { binds, cpu })
 }
 
-/// Gives kube-scheduler these extenders at its next start.
-fn configure(ground: &Ground, extenders: Value) -> anyhow::Result<()> {
+/// Gives kube-scheduler the extenders of this configuration at its next start, and as many nodes to look at as it says.
+fn configure(ground: &Ground, delivered: &Value) -> anyhow::Result<()> {
     let path = ground.cluster.folder().join("scheduler.json");
     let mut configuration: Value = serde_json::from_slice(&std::fs::read(&path)?)?;
-    configuration["extenders"] = extenders;
+    for field in ["extenders", "percentageOfNodesToScore"] {
+        configuration[field] = delivered[field].clone();
+    }
     std::fs::write(&path, serde_json::to_vec(&configuration)?)?;
     Ok(())
 }

@@ -84,13 +84,15 @@ enum Ratings {
 }
 
 impl Board {
-    /// Where the pod goes: absent where no node takes it, and an error where this cannot be answered from memory.
+    /// Where the pod goes, of `only` these nodes where some are named: absent where no node takes it, and an error where this cannot be
+    /// answered from memory.
     pub(crate) fn find(
         &mut self,
         snapshot: &Snapshot,
         policy: &Policy,
         pod: &Pod,
         attempt: &Attempt<'_>,
+        only: Option<&[NodeIx]>,
     ) -> Result<Option<Found>, Unfit> {
         if !Rules::is_local(snapshot, pod) {
             return Err(Unfit);
@@ -115,7 +117,11 @@ impl Board {
         }
         let placer = placer(placement, attempt);
         line.catch_up(snapshot, &self.seats, attempt, &*placer, placement, &mut self.asked);
-        match line.best(&*placer) {
+        let best = match only {
+            Some(nodes) => line.best_of(nodes, &*placer),
+            None => line.best(&*placer),
+        };
+        match best {
             Some(best) if kept.contains_key(&best) => Err(Unfit),
             Some(node) => {
                 let seat = self.seats[node.0 as usize].as_ref().filter(|seat| seat.plain);
@@ -293,14 +299,29 @@ impl Line {
                 let within = all[block * BLOCK..].iter().position(|rating| *rating == top)?;
                 Some(NodeIx((block * BLOCK + within) as u32))
             }
-            Ratings::Plain(all) => {
-                let (nodes, mut scores): (Vec<usize>, Vec<f64>) =
-                    all.iter().enumerate().filter_map(|(ix, score)| Some((ix, (*score)?))).unzip();
-                placer.settle(&mut scores);
-                super::first_best(&scores).map(|at| NodeIx(nodes[at] as u32))
-            }
+            Ratings::Plain(all) => settled(all, (0..all.len() as u32).map(NodeIx), placer),
         }
     }
+
+    /// The first of the best of these nodes, which come in their order.
+    fn best_of(&self, nodes: &[NodeIx], placer: &dyn Placer) -> Option<NodeIx> {
+        match &self.ratings {
+            Ratings::Blocks { all, .. } => {
+                let rated = nodes.iter().map(|node| (all.get(node.0 as usize).copied().unwrap_or(NO), *node));
+                let best = rated.reduce(|best, next| if next.0 > best.0 { next } else { best });
+                best.filter(|(rating, _)| *rating != NO).map(|(_, node)| node)
+            }
+            Ratings::Plain(all) => settled(all, nodes.iter().copied(), placer),
+        }
+    }
+}
+
+/// The first of the best of these nodes, where a policy makes their scores comparable first.
+fn settled(all: &[Option<f64>], nodes: impl Iterator<Item = NodeIx>, placer: &dyn Placer) -> Option<NodeIx> {
+    let scored = |node: NodeIx| Some((node, (*all.get(node.0 as usize)?)?));
+    let (nodes, mut scores): (Vec<NodeIx>, Vec<f64>) = nodes.filter_map(scored).unzip();
+    placer.settle(&mut scores);
+    super::first_best(&scores).map(|at| nodes[at])
 }
 
 #[cfg(test)]

@@ -11,13 +11,13 @@ use divvy_api::extender::{BindResult, FilterResult};
 use serde_json::{Value, json};
 
 use super::own::{ENDING, bind_with, filter_with};
-use super::{Extender, Question};
+use super::{Extender, Question, Wanted};
 use crate::world::{Inspected, Refused, Why};
 
 /// Filters; all refusals in one list (these systems know no nodes on which preemption is hopeless), in the system's own words.
-async fn filter(extender: &Extender, body: &[u8], one: bool, words: impl Fn(&str, Refused) -> String) -> Response {
+async fn filter(extender: &Extender, body: &[u8], wanted: Wanted, words: impl Fn(&str, Refused) -> String) -> Response {
     let mut result = FilterResult::default();
-    match filter_with(extender, body, one, &mut result).await {
+    match filter_with(extender, body, wanted, &mut result).await {
         Ok(refused) => {
             result.failed_nodes = refused.into_iter().map(|(node, why)| (node.clone(), words(&node, why))).collect();
         }
@@ -27,7 +27,7 @@ async fn filter(extender: &Extender, body: &[u8], one: bool, words: impl Fn(&str
 }
 
 pub(super) async fn gpushare_filter(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
-    filter(&extender, &body, false, |node, refused| match refused.why {
+    filter(&extender, &body, Wanted::Each, |node, refused| match refused.why {
         Why::Unknown | Why::NoDevice => format!("The node {node} is not for GPU share, need skip"),
         Why::Full => "Insufficient GPU Memory in one device".into(),
         Why::Never | Why::Elsewhere => refused.text,
@@ -44,7 +44,7 @@ pub(super) async fn gpushare_bind(State(extender): State<Arc<Extender>>, body: B
 
 /// gpu-admission chooses in its filter: exactly one node comes back.
 pub(super) async fn predicates(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
-    filter(&extender, &body, true, |_, refused| match refused.why {
+    filter(&extender, &body, Wanted::One, |_, refused| match refused.why {
         Why::Unknown | Why::NoDevice => "no GPU device".into(),
         _ => refused.text,
     })
@@ -53,7 +53,7 @@ pub(super) async fn predicates(State(extender): State<Arc<Extender>>, body: Byte
 
 /// The vGPU scheduler chooses in its filter, too.
 pub(super) async fn vgpu_filter(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
-    filter(&extender, &body, true, |_, refused| match refused.why {
+    filter(&extender, &body, Wanted::One, |_, refused| match refused.why {
         // As its users know it.
         Why::Unknown | Why::NoDevice => "node unregisterd".into(),
         _ => refused.text,

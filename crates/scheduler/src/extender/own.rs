@@ -15,15 +15,17 @@ use divvy_api::extender::{
 use divvy_cluster::lease::Standing;
 use divvy_core::id::{PodKey, PodUid};
 
-use super::{Extender, Question, forward};
+use super::{Extender, Question, Wanted, forward};
 use crate::world::{Advice, Refused, Why};
 
 /// What is answered when the loop is gone: the process is about to end.
 pub(super) const ENDING: &str = "the scheduler is stopping";
 
+/// Leaves kube-scheduler the best node alone: it then has nothing to score, and asks nobody to prioritize. The score behind it counts the
+/// pod's own wishes for nodes and neighbours as well as devices. Whoever else filters has to be asked before Divvy is.
 pub(super) async fn filter(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
     let mut result = FilterResult::default();
-    let advice = match filter_with(&extender, &body, false, &mut result).await {
+    let advice = match filter_with(&extender, &body, Wanted::Best, &mut result).await {
         Ok(refused) => refused,
         Err(error) => return Json(FilterResult { error, ..result }).into_response(),
     };
@@ -40,7 +42,7 @@ pub(super) async fn filter(State(extender): State<Arc<Extender>>, body: Bytes) -
 pub(super) async fn filter_with(
     extender: &Extender,
     body: &[u8],
-    one: bool,
+    wanted: Wanted,
     result: &mut FilterResult,
 ) -> Result<BTreeMap<String, Refused>, String> {
     let args = FilterArgs::parse(body).map_err(|error| format!("not ExtenderArgs: {error}"))?;
@@ -50,7 +52,7 @@ pub(super) async fn filter_with(
         (None, None) => Vec::new(),
     };
     let pod = Box::new(extender.reader.read(args.pod));
-    let advice = extender.ask(|reply| Question::Filter { pod, nodes: names.clone(), one, reply }).await;
+    let advice = extender.ask(|reply| Question::Filter { pod, nodes: names.clone(), wanted, reply }).await;
     let Advice { fit, refused } = advice.ok_or_else(|| ENDING.to_owned())??;
     result.nodes = args.nodes.map(|nodes| {
         let kept: HashSet<&str> = fit.iter().map(String::as_str).collect();

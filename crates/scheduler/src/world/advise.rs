@@ -13,7 +13,7 @@ use divvy_core::time::Time;
 
 use super::World;
 use super::entry::Stand;
-use crate::extender::Victims;
+use crate::extender::{Victims, Wanted};
 
 /// What is said about a list of nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,7 +116,7 @@ fn kind(reason: &NodeReason) -> Why {
 
 impl World {
     /// Which of these nodes will do for a pod.
-    pub fn filter(&mut self, seen: PodSeen, nodes: Vec<String>, now: Time) -> Advice {
+    pub fn filter(&mut self, seen: PodSeen, nodes: Vec<String>, wanted: Wanted, now: Time) -> Advice {
         let uid = seen.pod.uid.clone();
         if seen.pod.ask.is_none() && seen.pod.mistakes.is_empty() {
             return Advice { fit: nodes, ..Advice::default() };
@@ -153,7 +153,19 @@ impl World {
                 }
             }
         }
-        let answers = match ask_some(&self.snapshot, &self.policy.scheduling, ix, known, now) {
+        if self.snapshot.is_worth_stale() {
+            self.snapshot.reckon_worth();
+        }
+        let scheduling = &self.policy.scheduling;
+        if wanted == Wanted::Best
+            && let Some(spot) = self.engine.find_among(&self.snapshot, scheduling, ix, known.clone(), now)
+            && let Some(best) = self.snapshot.node_at(spot.node).map(|state| state.node().name.clone())
+        {
+            let fit = vec![best.to_string()];
+            self.advice.insert(uid, vec![(best, 1.0)]);
+            return Advice { fit, ..Advice::default() };
+        }
+        let answers = match ask_some(&self.snapshot, scheduling, ix, known, now) {
             Ok(answers) => answers,
             Err(reason) => return Advice::none(&nodes, &reason.to_string(), Why::Never),
         };

@@ -10,6 +10,7 @@ use divvy_core::time::Time;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::extender::Wanted;
 
 /// A world with this many nodes of two GPUs each, led by us.
 fn world(nodes: u32) -> World {
@@ -271,6 +272,31 @@ fn a_refused_grant_is_void_and_its_pod_is_evicted_with_the_reason() {
     world.done(&evict, Err(Failure::Unavailable { message: "busy".into() }), Time(5));
     world.tick(Time(3_000));
     assert_eq!(evictions(&world.take_effects()).len(), 1);
+}
+
+#[test]
+fn another_scheduler_is_told_the_best_of_what_it_offers_and_that_as_nodes_change() {
+    let mut world = world(3);
+    let names = |of: &[u32]| of.iter().map(|n| format!("n{n}")).collect::<Vec<_>>();
+    let theirs = |name: &str| {
+        let more = json!({"spec": {"schedulerName": "default-scheduler"}});
+        PodReader::default().read(serde_json::from_value(pod(name, 1, 1000, more)).unwrap())
+    };
+    let ask = |world: &mut World, name: &str, of: &[u32]| world.filter(theirs(name), names(of), Wanted::Best, Time(1));
+    assert_eq!(ask(&mut world, "a", &[2, 1, 0]).fit, ["n0"]);
+    assert_eq!(ask(&mut world, "b", &[2, 1]).fit, ["n1"], "only of those that are offered");
+    // Asked about is not held: two bind to the first node, and it is full.
+    for name in ["a", "b"] {
+        world.bind_for(&format!("uid-{name}").into(), &"n0".into(), Time(3)).unwrap();
+    }
+    assert_eq!(ask(&mut world, "c", &[2, 1, 0]), Advice { fit: names(&[1]), ..Advice::default() });
+    let none = ask(&mut world, "d", &[0]);
+    assert_eq!((none.fit, none.refused["n0"].why), (Vec::new(), Why::Full));
+    world.apply(Change::PodGone("uid-a".into()), Time(6));
+    assert_eq!(ask(&mut world, "e", &[0, 1, 2]).fit, ["n0"], "what is left of a node goes first");
+    world.apply(Change::NodeGone("n2".into()), Time(8));
+    assert_eq!(ask(&mut world, "f", &[2]).refused["n2"].why, Why::Unknown);
+    assert_eq!(world.filter(theirs("g"), names(&[1, 0]), Wanted::Each, Time(9)).fit, ["n1", "n0"]);
 }
 
 /// A world of one node, full of pods of the lesser class, in which a pod with a guarantee waits that a disruption budget keeps waiting.

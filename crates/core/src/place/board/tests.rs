@@ -20,6 +20,7 @@ proptest! {
         policy in policies(),
         removed in prop::collection::vec(0usize..14, 0..8),
         rounds in 1usize..4,
+        offered in prop::collection::vec(any::<bool>(), 16),
     ) {
         let mut engine = Engine::default();
         let uids: Vec<_> = snapshot.pods().map(|(_, state)| state.pod().uid.clone()).collect();
@@ -35,6 +36,12 @@ proptest! {
                 let asked = Attempt::new(&snapshot, &policy, ix, &pod, &kept, NOW).unwrap().best();
                 let found = engine.decide(&snapshot, &policy, ix, NOW);
                 prop_assert_eq!(found.as_ref().ok(), asked.as_ref().ok(), "{}", uid);
+                // Of some nodes only, named in any order.
+                let some = || snapshot.nodes().enumerate().filter(|(i, _)| offered[i % offered.len()]).map(|(_, n)| n);
+                let asked = Attempt::new(&snapshot, &policy, ix, &pod, &kept, NOW).unwrap().best_of(some()).ok();
+                let mut names: Vec<_> = some().map(|(ix, _)| ix).collect();
+                names.reverse();
+                prop_assert_eq!(engine.find_among(&snapshot, &policy, ix, names, NOW), asked, "{} of some", uid);
                 if let Ok(spot) = found {
                     let node = snapshot.node_at(spot.node).unwrap().node().name.clone();
                     snapshot.place(uid, &node, spot.grant.map(Arc::new), NOW).unwrap();
