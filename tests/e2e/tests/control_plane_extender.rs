@@ -4,6 +4,8 @@
 
 #[path = "control_plane/ground.rs"]
 mod ground;
+#[path = "control_plane/routes.rs"]
+mod routes;
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use agent::Agent;
 use divvy_core::keys;
+use divvy_e2e::pki::Authority;
 use divvy_e2e::{Kubectl, Options, Scheduler, eventually};
 use fold::{assert_within_capacity, refused_left};
 use ground::{ACCOUNT, Divvy, Ground, SOON, pod, share, wait_bound, wait_unschedulable, whole};
@@ -464,4 +465,55 @@ fn the_webhooks_authority_is_replaced_and_trusted_without_a_restart() {
     })
     .unwrap();
     ground.divvy.program.must_run().unwrap();
+}
+
+#[test]
+fn a_certificate_kept_by_somebody_else_is_shown_and_read_again_when_it_is_replaced() {
+    let ground = alone();
+    let (admin, space) = (ground.cluster.admin(), ground.cluster.namespace("files").unwrap());
+    let folder = ground.cluster.folder().join("given");
+    // Signs a new certificate with a new authority and has it trusted, as cert-manager and its injector do.
+    let issue = |round: u32| {
+        let authority = Authority::create(&folder.join(round.to_string())).unwrap();
+        let pair = authority.sign("tls", "divvy-webhook", None, &["127.0.0.1".to_owned()]).unwrap();
+        std::fs::copy(&pair.certificate, folder.join("tls.crt")).unwrap();
+        std::fs::copy(&pair.key, folder.join("tls.key")).unwrap();
+        authority.bundle()
+    };
+    let inject = |bundle: &str| {
+        for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+            let patch =
+                json!([{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]).to_string();
+            admin.say(&["patch", kind, "divvy", "--type=json", "--patch", &patch]).unwrap();
+        }
+    };
+    ground.divvy.program.stop().unwrap();
+    let first = issue(1);
+    let (certificate, key) = (folder.join("tls.crt"), folder.join("tls.key"));
+    let flags = ["--webhook-certificate", certificate.to_str().unwrap(), "--webhook-key", key.to_str().unwrap()];
+    let divvy = Divvy::new(&ground.cluster, "given", "webhook", &flags);
+    divvy.start();
+    let mut made = 0;
+    let mut admitted = |what: &str| {
+        eventually(what, SOON, || {
+            made += 1;
+            space.create(&share(&format!("p{made}"), 100).to_string())
+        })
+        .unwrap();
+    };
+    inject(&first);
+    admitted("the given certificate is shown");
+    let second = issue(2);
+    assert_ne!(first, second);
+    inject(&second);
+    admitted("the next one is shown without a restart");
+    // Divvy keeps its registration current and leaves the trust to whoever keeps the certificate.
+    for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+        let object = admin.get(kind, "divvy").unwrap();
+        assert_eq!(object["webhooks"][0]["clientConfig"]["caBundle"], json!(second));
+    }
+    divvy.program.must_run().unwrap();
+    divvy.program.stop().unwrap();
+    ground.divvy.start();
+    admitted("its own certificate is trusted again");
 }

@@ -17,6 +17,37 @@ fn a_malformed_pod_is_refused_with_all_its_mistakes() {
 }
 
 #[test]
+fn ways_around_a_grant_are_refused_in_one_message() {
+    let space = SHARED.cluster.namespace("tricks").unwrap();
+    let mut tricky = share("tricky", 300);
+    tricky["spec"]["nodeName"] = json!("big-0");
+    tricky["spec"]["containers"][0]["env"] =
+        json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "CUDA_DISABLE_CONTROL", "value": "true"}]);
+    tricky["spec"]["containers"][0]["securityContext"] = json!({"privileged": true});
+    let error = space.create(&tricky.to_string()).unwrap_err().to_string();
+    for part in ["4 mistakes", "nodeName", "NVIDIA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "privileged"] {
+        assert!(error.contains(part), "{part} is not in: {error}");
+    }
+    // Each of them alone, too.
+    let mut named = share("named", 300);
+    named["spec"]["nodeName"] = json!("big-0");
+    let with = |name: &str, variable: &str| {
+        let mut pod = share(name, 300);
+        pod["spec"]["containers"][0]["env"] = json!([{"name": variable, "value": "1"}]);
+        pod
+    };
+    for (pod, part) in [
+        (named, "nodeName"),
+        (with("sees-all", "NVIDIA_VISIBLE_DEVICES"), "NVIDIA_VISIBLE_DEVICES"),
+        (with("switches-off", "CUDA_DISABLE_CONTROL"), "CUDA_DISABLE_CONTROL"),
+    ] {
+        let error = space.create(&pod.to_string()).unwrap_err().to_string();
+        assert!(error.contains("denied the request") && error.contains(part), "{error}");
+    }
+    assert!(space.list("pods").unwrap().is_empty());
+}
+
+#[test]
 fn a_plain_pod_is_not_touched() {
     let space = SHARED.cluster.namespace("plain").unwrap();
     space.create(&pod("plain", json!({"cpu": "100m"})).to_string()).unwrap();

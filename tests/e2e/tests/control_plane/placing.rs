@@ -95,3 +95,38 @@ fn a_terminating_pod_holds_its_device_until_its_containers_are_gone() {
     space.say(&["patch", "pod", "leaving", "--type=merge", "--patch", &free]).unwrap();
     wait_bound(&space, "next");
 }
+
+#[test]
+fn a_pod_with_a_guarantee_has_an_opportunistic_one_evicted_as_soon_as_no_disruption_budget_keeps_it() {
+    SHARED.simulate_as("pre", 1, 1, &["--model", "Pre-1"]);
+    let space = SHARED.cluster.namespace("preempt").unwrap();
+    let of_class = |class: &str, mut pod: serde_json::Value| {
+        pod["metadata"]["annotations"] = json!({(keys::GPU_MODEL): "Pre-1", (keys::CLASS): class});
+        pod["metadata"]["labels"] = json!({"app": class});
+        pod
+    };
+    space.create(&of_class("opportunistic", whole("lesser", 1)).to_string()).unwrap();
+    wait_bound(&space, "lesser");
+    // A pod that does not run yet may be evicted whatever its budget says.
+    space.wait("pod", "lesser", SOON, |pod| pod["status"]["phase"] == "Running").unwrap();
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "keep"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "opportunistic"}}},
+    });
+    space.create(&budget.to_string()).unwrap();
+    space.wait("poddisruptionbudget", "keep", SOON, |b| b["status"]["observedGeneration"].is_number()).unwrap();
+    space.create(&of_class("guarantee", whole("greater", 1)).to_string()).unwrap();
+    wait_unschedulable(&space, "greater");
+    assert!(space.get("pod", "lesser").unwrap()["metadata"]["deletionTimestamp"].is_null());
+    space.say(&["delete", "poddisruptionbudget", "keep"]).unwrap();
+    let bound = wait_bound(&space, "greater");
+    assert_eq!(devices(&grant(&bound)), ["GPU-pre-0-0"]);
+    space.wait_gone("pod", "lesser", SOON).unwrap();
+    eventually("the event says why", SOON, || {
+        let only = "--output=jsonpath={.items[?(@.reason=='Preempted')].message}";
+        let said = space.say(&["get", "events", only])?;
+        anyhow::ensure!(said.contains("making room for") && said.contains("greater"), "{said}");
+        Ok(())
+    })
+    .unwrap();
+}
