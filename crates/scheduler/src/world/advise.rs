@@ -213,7 +213,7 @@ impl World {
         self.entries.values().find(|entry| entry.target.pod == *key).map(|entry| entry.target.uid.clone())
     }
 
-    /// On which of these nodes a pod fits once these victims (and, where they do not suffice, others it goes before) are gone.
+    /// On which of these nodes a pod fits once these victims are gone.
     pub fn preempt(&mut self, seen: PodSeen, nodes: Victims, now: Time) -> Victims {
         let uid = seen.pod.uid.clone();
         if self.snapshot.pod(&uid).is_none() {

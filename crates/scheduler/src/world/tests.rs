@@ -299,6 +299,25 @@ fn another_scheduler_is_told_the_best_of_what_it_offers_and_that_as_nodes_change
     assert_eq!(world.filter(theirs("g"), names(&[1, 0]), Wanted::Each, Time(9)).fit, ["n1", "n0"]);
 }
 
+#[test]
+fn another_scheduler_is_told_on_which_nodes_its_victims_make_room_and_nobody_leaves_yet() {
+    let mut world = world(2);
+    let theirs = |name: &str, share: u32| {
+        let more = json!({"spec": {"schedulerName": "default-scheduler"}});
+        PodReader::default().read(serde_json::from_value(pod(name, 1, share, more)).unwrap())
+    };
+    // The first node has two whole cards taken, the second one and a half.
+    for (name, share, node) in [("a", 1000, "n0"), ("b", 1000, "n0"), ("c", 1000, "n1"), ("d", 500, "n1")] {
+        world.filter(theirs(name, share), vec![node.to_owned()], Wanted::Best, Time(1));
+        world.bind_for(&format!("uid-{name}").into(), &node.into(), Time(2)).unwrap();
+    }
+    let offers = || vec![("n0".to_owned(), vec!["uid-b".into()]), ("n1".to_owned(), Vec::new())];
+    assert_eq!(world.preempt(theirs("whole", 1000), offers(), Time(3)), [("n0".to_owned(), vec!["uid-b".into()])]);
+    assert_eq!(world.preempt(theirs("half", 500), offers(), Time(3)), offers());
+    let still = world.filter(theirs("whole", 1000), vec!["n0".to_owned()], Wanted::Best, Time(4));
+    assert_eq!((still.fit, still.refused["n0"].why), (Vec::new(), Why::Full), "it was only tried out");
+}
+
 /// A world of one node, full of pods of the lesser class, in which a pod with a guarantee waits that a disruption budget keeps waiting.
 fn kept_by_a_budget() -> World {
     let mut world = world(1);
