@@ -24,6 +24,8 @@ const SPECULATION: Ns = 10_000_000;
 /// How long a chunk in flight of unknown cost is believed in.
 const BELIEVED: Ns = 5_000_000;
 
+/// A look so long after the one before it begins no measurement.
+const LATE: Ns = 250_000;
 /// What a card takes at most to go from one program to another: the gate seen, the contexts changed over, the caches cold.
 const CHANGE_OVER: Ns = 200_000;
 /// Going over is paid for by who used the card in about this time.
@@ -283,8 +285,9 @@ impl Books {
         lane.charge(due);
         self.busy = self.busy.saturating_add(due);
         let account = &mut lane.account;
-        if !full || coarse {
-            // After a late look nobody knows when something was completed.
+        let late = elapsed > LATE;
+        if !full || late {
+            // Nobody knows when something was completed.
             account.end_measurement();
         }
         if let Some(alone) = &mut account.alone {
@@ -301,7 +304,7 @@ impl Books {
             } else if account.may_guess() {
                 account.cost.guess(account.paid, done);
             }
-            if account.alone.is_none() && now.queued > 0 && lane.open && !coarse {
+            if account.alone.is_none() && now.queued > 0 && lane.open && !late {
                 account.alone = Some(Alone::default());
             }
             lane.settled();

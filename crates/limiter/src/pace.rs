@@ -36,9 +36,6 @@ impl Lane {
     }
 }
 
-/// So many times longer are chunks while there is room for all.
-const ROOMY: u64 = 4;
-
 /// Whoever has so many times less than its largest neighbour ...
 const SMALL: u64 = 3;
 /// ... gets smaller chunks, down to this part of the usual ones.
@@ -67,8 +64,8 @@ pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
         let Some(cost) = lane.account.cost.get() else { continue };
         let target = if fine { domain.tuning.chunk } else { domain.tuning.sparse_chunk };
         let target = match (others, domain.slack[card].is_there()) {
-            // Nobody waits for a turn, and programs that are held up by launching feel every boundary.
-            (true, true) => target.saturating_mul(ROOMY),
+            // Nobody waits for a turn, costs are not measured, and programs that are held up by launching feel every boundary.
+            (true, true) => target,
             (true, false) if lane.is_stale(now) => target / 4,
             _ => target * small / 1000,
         };

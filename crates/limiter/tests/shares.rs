@@ -68,6 +68,16 @@ fn books_are_true(card: &Card) {
     }
 }
 
+/// Kernels of many lengths, and gaps in between: what is booked of them is what they take, or a limit is none.
+#[test]
+fn a_lone_training_program_keeps_to_its_limit() {
+    for limit in [300, 500] {
+        let card = managed(&[(limit, limit, Program::train())]);
+        let had = card.shares(SEC, (SECONDS + 1) * SEC)[0];
+        assert!(had.abs_diff(limit) <= 20, "limit {limit}, had {had}");
+    }
+}
+
 /// A tenant with few turns pays no more for changing over than its part.
 #[test]
 fn what_is_booked_is_what_kernels_had_however_small_the_share() {
