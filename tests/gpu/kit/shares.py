@@ -200,7 +200,10 @@ class Stage:
             native = self.book.value(f"native {kind}") or 1
             seen = self.watch.share(self.held[0].pid, begin, end)
             told = f"booked {booked:.1f}, NVML {show(seen)}, throughput {100 * rate_of(said) / native:.1f} % of alone"
-            self.book.add(case, told, "within 2 points of time", abs(booked - limit / 10) <= 2.0)
+            # A program that is held up by launching may need less than its limit.
+            off = abs(booked - limit / 10) if saturating([kind]) else max(0.0, booked - limit / 10)
+            # NVML says less than there is, never much more: then the books are wrong.
+            self.book.add(case, told, "within 2 points of time", off <= 2.0 and (seen is None or seen <= booked + 5))
 
         self.trial(case, seconds, what)
 
