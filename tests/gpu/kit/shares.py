@@ -135,6 +135,8 @@ class Stage:
         """All together under the arbiter, in percent of without: the median of many short rounds, and between which values it surely
         is. Programs that wait for the CPU are faster and slower by a tenth from second to second."""
         free, ratios = self.free[:len(kinds)], []
+        for tenant, kind in zip(free, kinds):
+            tenant.prepare(kind)
         for round in range(ROUNDS):
             sums = {}
             for held in (round % 2 == 0, round % 2 != 0):  # who goes first alternates
