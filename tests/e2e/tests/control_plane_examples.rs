@@ -21,11 +21,30 @@ use divvy_core::keys;
 use divvy_core::units::{Bytes, Share};
 use divvy_e2e::{Kubectl, Options, Scheduler, eventually, simulated_node};
 use fold::assert_within_capacity_of;
-use ground::{Ground, SOON, file, grant, pod, share, wait_bound, wait_unschedulable, whole};
+use ground::{Ground, SOON, file, free_ports, grant, pod, share, wait_bound, wait_unschedulable, whole};
 use serde_json::{Value, json};
 
 static GROUND: LazyLock<Mutex<Ground>> = LazyLock::new(|| {
     let ground = Ground::start(Options { scheduler: Scheduler::Absent, ..Options::control_plane() }, "controller", &[]);
+    populate(&ground);
+    Mutex::new(ground)
+});
+
+/// The same nodes under a kube-scheduler that asks Divvy, with the configuration that is delivered for it.
+fn extended() -> Ground {
+    let [port] = free_ports();
+    let text = std::fs::read_to_string(file("deploy/kube-scheduler.yaml")).unwrap();
+    let mut configuration: Value = serde_saphyr::from_str(&text).unwrap();
+    configuration["extenders"][0]["urlPrefix"] = json!(format!("http://127.0.0.1:{port}/divvy"));
+    let options = Options { scheduler: Scheduler::Configured(configuration), ..Options::control_plane() };
+    let listen = format!("127.0.0.1:{port}");
+    let flags = ["--extender-listen", &listen, "--kube-scheduler", "default-scheduler"];
+    let ground = Ground::start(options, "controller", &flags);
+    populate(&ground);
+    ground
+}
+
+fn populate(ground: &Ground) {
     let nodes: Vec<Value> = inventories()
         .iter()
         .map(|(name, inventory)| {
@@ -35,8 +54,7 @@ static GROUND: LazyLock<Mutex<Ground>> = LazyLock::new(|| {
         })
         .collect();
     ground.cluster.simulate_nodes(&nodes).unwrap();
-    Mutex::new(ground)
-});
+}
 
 fn alone() -> MutexGuard<'static, Ground> {
     GROUND.lock().unwrap_or_else(PoisonError::into_inner)
@@ -172,7 +190,15 @@ const DOCUMENTED: [(&str, &str, usize, u64, u32); 5] = [
 
 #[test]
 fn the_examples_of_every_dialect_end_bound_with_what_they_ask_for() {
-    let ground = alone();
+    every_example_ends_bound_with_what_it_asks_for(&alone());
+}
+
+#[test]
+fn the_same_examples_end_bound_with_what_they_ask_for_where_kube_scheduler_asks_divvy() {
+    every_example_ends_bound_with_what_it_asks_for(&extended());
+}
+
+fn every_example_ends_bound_with_what_it_asks_for(ground: &Ground) {
     let memory_of: BTreeMap<String, Bytes> = inventories()
         .iter()
         .flat_map(|(_, inventory)| inventory.devices.iter().map(|d| (d.id.to_string(), d.memory)))
@@ -182,7 +208,7 @@ fn the_examples_of_every_dialect_end_bound_with_what_they_ask_for() {
     folders.sort();
     for folder in folders.iter().filter(|path| path.is_dir()) {
         let flavour = if folder.ends_with("vgpu") { "vgpu" } else { "hami" };
-        policy(&ground, &json!({"dialects": {"nvidia": flavour}}));
+        policy(ground, &json!({"dialects": {"nvidia": flavour}}));
         let space = ground.cluster.namespace("examples").unwrap();
         for (name, objects) in examples(folder) {
             space.apply(&json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()).unwrap();
