@@ -44,6 +44,10 @@ pub(crate) struct WebhookFlags {
     /// Its key (tls.key)
     #[arg(long, requires = "webhook_certificate")]
     webhook_key: Option<PathBuf>,
+    /// Have the API server hide all devices from pods that ask for none, whatever their image says (Kubernetes 1.36, and
+    /// deploy/blind-plain-pods.yaml)
+    #[arg(long)]
+    blind_plain_pods: bool,
     /// The name of a kube-scheduler that places pods with our extender's help; without it our own scheduler does
     #[arg(long)]
     kube_scheduler: Option<String>,
@@ -81,6 +85,7 @@ pub(crate) async fn add(service: &mut Service, common: &Common, flags: &WebhookF
         secret: (namespace.clone(), format!("{service_name}-authority")),
         names,
         files: flags.webhook_certificate.clone().zip(flags.webhook_key.clone()),
+        blind_plain_pods: flags.blind_plain_pods,
     };
     let address = serve::add(
         &mut service.tasks,

@@ -90,6 +90,48 @@ pub fn configurations(reach: &Reach, bundle: &str, dialects: &DialectConfig) -> 
     ]
 }
 
+/// The name of the policy under which pods that ask for nothing see nothing.
+pub const PLAIN_PODS: &str = "divvy-plain-pods";
+
+/// Writes the policy under which pods that ask for nothing see nothing. It does so only where it is bound
+/// (`deploy/blind-plain-pods.yaml`).
+pub async fn blind_plain_pods(client: &Client, dialects: &DialectConfig) -> Result<(), Failure> {
+    let path = format!("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/{PLAIN_PODS}");
+    apply(client, &path, OWNER, &plain_pods(dialects)).await
+}
+
+/// The API server itself tells the runtime to show no device to the containers of a pod that is not sent here: an image may say
+/// otherwise, and so may a pod.
+pub fn plain_pods(dialects: &DialectConfig) -> Value {
+    let blind = |list: &str| {
+        format!(
+            "object.spec.{list}.map(c, Object.spec.{list}{{name: c.name, env: [Object.spec.{list}.env{{name: \
+             'NVIDIA_VISIBLE_DEVICES', value: 'void'}}]}})"
+        )
+    };
+    let (main, init) = (blind("containers"), blind("initContainers"));
+    let change = format!(
+        "has(object.spec.initContainers) ? Object{{spec: Object.spec{{containers: {main}, initContainers: {init}}}}} : \
+         Object{{spec: Object.spec{{containers: {main}}}}}"
+    );
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": PLAIN_PODS},
+        "spec": {
+            "failurePolicy": "Fail",
+            "reinvocationPolicy": "IfNeeded",
+            "matchConstraints": {
+                "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+            },
+            "matchConditions": [
+                {"name": "asks-for-no-device", "expression": format!("!({})", asks_for_a_device(dialects))},
+            ],
+            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": change}}],
+        },
+    })
+}
+
 /// The condition, in the API server's own expression language, under which a pod is sent here: it has a word of some dialect in its
 /// labels, annotations or resources. Everything else is admitted without us.
 pub fn asks_for_a_device(dialects: &DialectConfig) -> String {
@@ -134,6 +176,14 @@ mod tests {
         let condition = asks_for_a_device(&dialects);
         assert!(condition.contains(r"'acme.com/it\'s-a-gpu'"), "{condition}");
         assert!(condition.contains("'tencent.com/vcuda-core'"));
+    }
+
+    #[test]
+    fn a_pod_is_sent_here_or_sees_nothing() {
+        let dialects = DialectConfig::default();
+        let policy = plain_pods(&dialects);
+        let condition = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
+        assert_eq!(condition, format!("!({})", asks_for_a_device(&dialects)));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 
 use crate::certificate::{Authority, shared_authority};
-use crate::registration::{Reach, register};
+use crate::registration::{Reach, blind_plain_pods, register};
 use crate::routes::{Admission, Metrics, Namespaces, routes};
 use crate::settings::Settings;
 use crate::standing::Standings;
@@ -40,6 +40,8 @@ pub struct Options {
     pub names: Vec<String>,
     /// A certificate and key kept by somebody else (cert-manager); none makes our own.
     pub files: Option<(PathBuf, PathBuf)>,
+    /// Keep the policy under which pods that ask for nothing see nothing.
+    pub blind_plain_pods: bool,
 }
 
 /// Adds the webhook's tasks. The socket is open when this returns.
@@ -133,6 +135,11 @@ async fn upkeep(
         match register(&client, &options.reach, &bundle, &dialects).await {
             Ok(()) => registered.set(true),
             Err(failure) => tracing::error!(%failure, "cannot register the webhook"),
+        }
+        if options.blind_plain_pods
+            && let Err(failure) = blind_plain_pods(&client, &dialects).await
+        {
+            tracing::error!(%failure, "pods that ask for nothing may see devices: this takes Kubernetes 1.36, and deploy/blind-plain-pods.yaml");
         }
         tokio::select! {
             () = stop.requested() => return Ok(()),

@@ -19,7 +19,7 @@ use divvy_core::keys;
 use divvy_e2e::pki::Authority;
 use divvy_e2e::{Kubectl, Options, Scheduler, eventually};
 use fold::{assert_within_capacity, refused_left};
-use ground::{ACCOUNT, Divvy, Ground, SOON, pod, share, wait_bound, wait_unschedulable, whole};
+use ground::{ACCOUNT, Divvy, Ground, SOON, file, pod, share, wait_bound, wait_unschedulable, whole};
 use serde_json::{Value, json};
 
 static GROUND: LazyLock<Mutex<Ground>> = LazyLock::new(|| {
@@ -145,6 +145,55 @@ fn with_the_webhook_dead_a_plain_pod_is_admitted_and_a_gpu_pod_refused() {
     }
     ground.divvy.start();
     space.create(&share("native", 300).to_string()).unwrap();
+}
+
+#[test]
+fn a_pod_that_asks_for_nothing_sees_nothing_whatever_it_says_and_whoever_is_dead() {
+    let options = Options { scheduler: Scheduler::Absent, ..Options::control_plane() };
+    let ground = Ground::start(options, "webhook", &["--blind-plain-pods"]);
+    let admin = ground.cluster.admin();
+    admin.say(&["apply", "-f", &file("deploy/blind-plain-pods.yaml").display().to_string()]).unwrap();
+    let space = ground.cluster.namespace("blind").unwrap();
+    let plain = |name: &str| {
+        let mut plain = pod(name, json!({"cpu": "100m"}));
+        plain["spec"]["containers"][0]["env"] =
+            json!([{"name": "MINE", "value": "1"}, {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]);
+        plain["spec"]["initContainers"] = json!([{"name": "first", "image": "none"}]);
+        plain
+    };
+    // What the containers of a new pod say about devices, the main one first.
+    let says = |space: &Kubectl, name: &str| -> anyhow::Result<Vec<Value>> {
+        space.create(&plain(name).to_string())?;
+        let made = space.get("pod", name)?;
+        space.say(&["delete", "pod", name, "--force", "--grace-period=0"])?;
+        let of = |container: &Value| {
+            let env = container["env"].as_array().into_iter().flatten();
+            env.into_iter().find(|e| e["name"] == "NVIDIA_VISIBLE_DEVICES").map_or(Value::Null, |e| e["value"].clone())
+        };
+        let spec = &made["spec"];
+        assert_eq!(spec["containers"][0]["env"][0], json!({"name": "MINE", "value": "1"}));
+        Ok(vec![of(&spec["containers"][0]), of(&spec["initContainers"][0])])
+    };
+    eventually("pods that ask for nothing are blinded", SOON, || {
+        let found = says(&space, "plain")?;
+        anyhow::ensure!(found == ["void", "void"], "{found:?}");
+        Ok(())
+    })
+    .unwrap();
+    // Who asks is the webhook's, and refused no variable that nobody wrote.
+    space.create(&share("asks", 300).to_string()).unwrap();
+    assert!(space.get("pod", "asks").unwrap()["metadata"]["annotations"][keys::ASK].is_string());
+    // Those who watch the cards.
+    let watchers = ground.cluster.namespace("watchers").unwrap();
+    admin.say(&["label", "namespace", watchers.name(), "divvy.dev/sees-devices=true"]).unwrap();
+    eventually("they are left alone", SOON, || {
+        let found = says(&watchers, "watcher")?;
+        anyhow::ensure!(found == [json!("all"), Value::Null], "{found:?}");
+        Ok(())
+    })
+    .unwrap();
+    ground.divvy.program.kill().unwrap();
+    assert_eq!(says(&space, "later").unwrap(), ["void", "void"]);
 }
 
 #[test]
