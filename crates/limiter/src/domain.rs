@@ -12,6 +12,9 @@ use crate::{Ns, Seen, pace, turn};
 const ABSENT: Ns = 200_000_000;
 /// A program that submits nothing for so long waits for the card.
 const HELD_UP: Ns = 50_000;
+/// Of so many thousandths of time in which a tenant waits, a thousand are its neighbours' work: the rest goes to changing over, and is
+/// nobody's.
+const CHANGING_OVER: u64 = 1_010;
 
 /// A tenant's place in a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -169,8 +172,7 @@ pub(crate) struct Tenant {
 impl Tenant {
     /// Of `wanted` time it had `had`.
     fn aggrieve(&mut self, wanted: Ns, had: Ns, most: Ns) {
-        // Of the time in which it waits some goes to changing over, and is nobody's.
-        let due = wanted.saturating_mul(u64::from(self.shares.request.min(1000))) / 1010;
+        let due = wanted.saturating_mul(u64::from(self.shares.request.min(1000))) / CHANGING_OVER;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let change = i64::try_from(due).unwrap_or(i64::MAX).saturating_sub(i64::try_from(had).unwrap_or(i64::MAX));
         self.grievance = self.grievance.saturating_add(change).clamp(-most, most);

@@ -5,6 +5,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "extender/same.rs"]
+mod same;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,6 +27,7 @@ use divvy_scheduler::metrics::Metrics;
 use divvy_scheduler::run::{Options, Scheduler, always_leading, channel};
 use divvy_service::{Health, Tasks};
 use prometheus_client::registry::Registry;
+use same::same;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tower::ServiceExt;
@@ -128,20 +132,6 @@ fn admitted(mut pod: Value) -> Value {
         }
     }
     pod
-}
-
-fn same(expected: &Value, found: &Value) -> bool {
-    match (expected, found) {
-        (Value::String(any), _) if any == "*" => true,
-        (Value::Object(expected), Value::Object(found)) => {
-            expected.len() == found.len()
-                && expected.iter().all(|(key, value)| found.get(key).is_some_and(|f| same(value, f)))
-        }
-        (Value::Array(expected), Value::Array(found)) => {
-            expected.len() == found.len() && expected.iter().zip(found).all(|(e, f)| same(e, f))
-        }
-        _ => expected == found,
-    }
 }
 
 impl Bench {

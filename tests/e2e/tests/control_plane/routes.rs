@@ -1,10 +1,14 @@
 //! The routes of the emulated systems on a running Divvy, with real pods: requests and answers as in the scheduler's own tests.
 
+#[path = "../../../../crates/scheduler/tests/extender/same.rs"]
+mod same;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use divvy_core::keys;
 use divvy_e2e::{Kubectl, Options, Scheduler, eventually, simulated_node};
+use same::same;
 use serde_json::{Value, json};
 
 use crate::ground::{Divvy, Ground, SOON, file, free_ports, share};
@@ -36,21 +40,6 @@ fn request(port: u16, line: &str, body: &Value) -> anyhow::Result<(u64, Value)> 
     let (head, body) = reply.split_once("\r\n\r\n").ok_or_else(|| anyhow::anyhow!("no answer: {reply}"))?;
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
     Ok((status, serde_json::from_str(body).unwrap_or_else(|_| json!(body))))
-}
-
-/// `"*"` stands for anything.
-fn same(expected: &Value, found: &Value) -> bool {
-    match (expected, found) {
-        (Value::String(any), _) if any == "*" => true,
-        (Value::Object(expected), Value::Object(found)) => {
-            expected.len() == found.len()
-                && expected.iter().all(|(key, value)| found.get(key).is_some_and(|f| same(value, f)))
-        }
-        (Value::Array(expected), Value::Array(found)) => {
-            expected.len() == found.len() && expected.iter().zip(found).all(|(e, f)| same(e, f))
-        }
-        _ => expected == found,
-    }
 }
 
 /// Creates a request's pod as its user would.
