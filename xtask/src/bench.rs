@@ -1,5 +1,7 @@
 //! `cargo xtask bench NAME`: side by side, with and without, in one run.
 
+mod dashboard;
+
 use crate::run;
 
 /// What can be measured.
@@ -17,6 +19,8 @@ pub(crate) enum Name {
     Placement,
     /// What the agent costs a node, and how fast it answers the kubelet
     Agent,
+    /// How long the dashboard's first view takes in a real Chromium, at 24 and at 1,000 nodes; `-- PROGRAM` measures one that is built
+    Dashboard,
 }
 
 #[derive(clap::Args)]
@@ -41,6 +45,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Name::Budget => run::run(&mut run::command("cargo", &["bench", "-p", "divvy-budget", "--bench", "pass"])),
         Name::Hook => run::run(&mut run::command("cargo", &["bench", "-p", "divvy-hook", "--bench", "cost"])),
         Name::Placement => placement(),
+        Name::Dashboard => dashboard::run(&args.words),
         Name::Agent => run::run(&mut run::command("cargo", &["bench", "-p", "divvy-agent", "--bench", "node"])),
     }
 }

@@ -3,13 +3,13 @@
 mod draw;
 mod story;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use divvy_api::convert::PodSeen;
 use divvy_api::policy::ClusterPolicy;
 use divvy_cluster::change::Change;
-use divvy_core::id::{DeviceId, NodeName, PodKey, PodUid};
+use divvy_core::id::{DeviceId, Namespace, NodeName, PodKey, PodUid};
 use divvy_core::snapshot::Snapshot;
 use divvy_core::time::Time;
 use divvy_core::units::Bytes;
@@ -58,6 +58,7 @@ pub struct Board {
     policy: Arc<ClusterPolicy>,
     notes: BTreeMap<PodUid, Note>,
     names: BTreeMap<PodKey, PodUid>,
+    spaces: BTreeSet<Namespace>,
     past: VecDeque<(PodKey, Story)>,
     problems: BTreeMap<NodeName, String>,
     used: BTreeMap<PodUid, Vec<Used>>,
@@ -82,11 +83,13 @@ impl Board {
         self.version
     }
 
-    /// The namespaces that have pods here.
+    /// All namespaces; those whose pods ask for devices come first.
     pub fn namespaces(&self) -> Vec<String> {
-        let mut all: Vec<String> = self.names.keys().map(|key| key.namespace.to_string()).collect();
+        let mut all: Vec<&Namespace> = self.names.keys().map(|key| &key.namespace).collect();
         all.dedup();
-        all
+        let asking: BTreeSet<&Namespace> = all.iter().copied().collect();
+        all.extend(self.spaces.iter().filter(|space| !asking.contains(space)));
+        all.into_iter().map(ToString::to_string).collect()
     }
 
     /// Something changed in the cluster.
@@ -110,9 +113,9 @@ impl Board {
                 self.gone.insert(name, self.version);
             }
             Change::Policy(_, Ok(policy)) => self.policy = policy,
-            Change::Namespace(..)
-            | Change::NamespaceGone(_)
-            | Change::Budget(_)
+            Change::Namespace(name, _) => drop(self.spaces.insert(name)),
+            Change::NamespaceGone(name) => drop(self.spaces.remove(&name)),
+            Change::Budget(_)
             | Change::BudgetGone(..)
             | Change::Storage(_)
             | Change::Quota(..)

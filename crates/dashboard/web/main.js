@@ -24,7 +24,10 @@ function take(data, whole) {
     state.history = data.history;
     state.news = data.news;
     $("only").hidden = !data.only;
-    if (data.only) $("only").textContent = `sees ${data.only.join(", ")}`;
+    if (data.only) {
+      $("only").textContent = data.only.length > 4 ? `sees ${data.only.length} namespaces` : `sees ${data.only.join(", ")}`;
+      $("only").title = data.only.join(", ");
+    }
   } else {
     for (const n of data.nodes || []) state.nodes.set(n.name, { pool: "", ...n });
     for (const n of data.gone || []) state.nodes.delete(n);
@@ -70,7 +73,8 @@ function draw() {
     proof: () => (state.demo ? panels.proof(state.demo.proof) : []),
   }[state.view];
   if (fill) $(state.view).replaceChildren(...fill());
-  if (!document.body.dataset.firstView) document.body.dataset.firstView = Math.round(performance.now());
+  // A task of its own comes after the frame was painted.
+  if (!document.body.dataset.firstView) setTimeout(() => { document.body.dataset.firstView ||= Math.round(performance.now()); });
 }
 
 function legend() {

@@ -5,7 +5,10 @@
 
 mod dashboard {
     mod demo;
+    mod sign_in;
 }
+#[path = "control_plane/ground.rs"]
+mod ground;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};

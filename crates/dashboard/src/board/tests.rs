@@ -128,3 +128,16 @@ fn a_pods_story_goes_from_ask_to_grant_to_usage_and_outlives_the_pod() {
     assert_eq!((past.state.as_str(), past.chapters.last().unwrap().what.as_str()), ("ended", "ended"));
     assert_eq!(board.cluster(&Sight::All).nodes[0].cards[0].slices.len(), 1);
 }
+
+#[test]
+fn a_namespace_is_there_before_and_after_its_pods_and_those_with_pods_come_first() {
+    let mut board = board();
+    for name in ["0-idle", "a"] {
+        board.apply(Change::Namespace(name.into(), BTreeMap::new()), NOW);
+    }
+    assert_eq!(board.namespaces(), ["a", "b", "0-idle"]);
+    board.apply(Change::PodGone("uid-runs".into()), NOW);
+    assert_eq!(board.namespaces(), ["b", "0-idle", "a"]);
+    board.apply(Change::NamespaceGone("a".into()), NOW);
+    assert_eq!(board.namespaces(), ["b", "0-idle"]);
+}

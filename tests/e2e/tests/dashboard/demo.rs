@@ -11,6 +11,8 @@ use crate::{nothing_went_wrong, picture, turn};
 
 /// How long the parts of the enforcement may take to build.
 const BUILT: Duration = Duration::from_secs(600);
+/// How long what the demo started may outlive it.
+const ENDED: Duration = Duration::from_secs(60);
 
 /// A demo that serves its dashboard, until it is dropped.
 struct Demo {
@@ -135,4 +137,47 @@ fn two_real_processes_are_held_to_their_shares_before_the_viewers_eyes() {
     page.until("/[1-9][0-9]* allocations beyond it refused/.test(document.getElementById('proof').innerText)").unwrap();
     picture(&mut page, "enforcement.png");
     nothing_went_wrong(&mut page, &demo.address);
+    // Killed, it cannot clean up after itself: what it started sees that it is gone.
+    let started = descendants(demo.child.id());
+    assert!(started.len() >= 4, "an arbiter, its keeper and two tenants: {started:?}");
+    drop(demo);
+    eventually("everything that the demo started has ended", ENDED, || {
+        let left: Vec<&(u32, String)> = started.iter().filter(|(pid, born)| lives(*pid, born)).collect();
+        anyhow::ensure!(left.is_empty(), "{left:?}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// What `/proc/PID/stat` says after the name: the state, the parent, and so on.
+fn stat(pid: u32) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
+}
+
+/// When a process began: with its number its name among all that ever were.
+fn born(stat: &[String]) -> String {
+    stat[19].clone()
+}
+
+fn lives(pid: u32, since: &str) -> bool {
+    stat(pid).is_some_and(|stat| stat[0] != "Z" && born(&stat) == since)
+}
+
+/// The children of a process, theirs, and so on.
+fn descendants(of: u32) -> Vec<(u32, String)> {
+    let names = std::fs::read_dir("/proc").unwrap().map_while(Result::ok);
+    let all: Vec<(u32, Vec<String>)> = names
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Some((pid, stat(pid)?)))
+        .collect();
+    let mut found = Vec::new();
+    let mut parents = vec![of];
+    while let Some(parent) = parents.pop() {
+        for (pid, stat) in all.iter().filter(|(_, stat)| stat[1] == parent.to_string()) {
+            found.push((*pid, born(stat)));
+            parents.push(*pid);
+        }
+    }
+    found
 }

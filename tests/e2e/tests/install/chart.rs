@@ -1,5 +1,6 @@
 //! The chart on paper: what is committed is what it renders, every switch renders, and slips are refused by name.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 use divvy_e2e::programs;
@@ -61,6 +62,13 @@ fn every_switch_of_the_chart_renders_and_a_slip_is_refused_by_name() {
         assert!(operations.contains(&format!("### {name}")), "{name} has no runbook in docs/operations.md");
         assert!(rule["annotations"]["runbook_url"].as_str().unwrap().ends_with(&format!("#{name}")));
     }
+    let told = metrics_in_the_source();
+    let watched: Vec<&Value> =
+        rendered.iter().filter(|object| object["kind"] == "PrometheusRule" || object["kind"] == "ConfigMap").collect();
+    let asked = metrics_in(&serde_json::to_string(&watched).unwrap());
+    assert!(asked.len() > 20, "{asked:?}");
+    let unknown: Vec<&String> = asked.iter().filter(|name| !told.contains(*name)).collect();
+    assert_eq!(unknown, Vec::<&String>::new(), "alerts or dashboards ask for what nobody tells");
     let slip = Command::new(programs::helm().unwrap())
         .args(["template", "divvy", "charts/divvy", "--set", "agent.memoryUnit=GB,controler.replicas=1"])
         .current_dir(repository())
@@ -68,4 +76,28 @@ fn every_switch_of_the_chart_renders_and_a_slip_is_refused_by_name() {
         .unwrap();
     let said = String::from_utf8_lossy(&slip.stderr);
     assert!(!slip.status.success() && said.contains("memoryUnit") && said.contains("controler"), "{said}");
+}
+
+/// Names of metrics in a text, without what Prometheus appends.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let word = |c: char| c.is_ascii_lowercase() || c == '_';
+    let starts = text.match_indices("divvy_").map(|(at, _)| &text[at..]);
+    let names = starts.map(|rest| &rest[..rest.find(|c| !word(c)).unwrap_or(rest.len())]);
+    names.map(|name| name.trim_end_matches("_total").trim_end_matches("_bucket").to_owned()).collect()
+}
+
+/// What the programs' sources call their metrics.
+fn metrics_in_the_source() -> BTreeSet<String> {
+    let mut folders = vec![repository().join("crates")];
+    let mut found = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|end| end == "rs") {
+                found.extend(metrics_in(&std::fs::read_to_string(entry).unwrap()));
+            }
+        }
+    }
+    found
 }
