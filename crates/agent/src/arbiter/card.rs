@@ -13,8 +13,8 @@ use super::tenant::Tenant;
 use super::{Account, Accounts, Container, Settings};
 
 /// Time between two rounds of what need not be exact: heartbeats, books, changed grants.
-pub(super) const ROUND: Ns = 20_000_000;
-/// The same while nobody does anything. Whoever begins is seen within [`ROUND`] all the same.
+const ROUND: Ns = 20_000_000;
+/// The same while nobody does anything. Whoever begins is seen at the lookout's next look all the same.
 const IDLE_ROUND: Ns = 100_000_000;
 /// Utilisation is that of the last second.
 const WINDOW: Ns = 1_000_000_000;

@@ -1,5 +1,5 @@
 //! One thread that looks at all groups in which nobody works, so that a node where nothing happens costs one thread's wakeups and not
-//! one per card. It does what a group's own thread would, as often, and wakes that as soon as there is more to do.
+//! one per card. It does what a group's own thread would, and wakes that as soon as there is more to do.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -7,7 +7,11 @@ use std::time::Duration;
 
 use divvy_shm::clock::monotonic_ns;
 
-use super::card::{Card, ROUND};
+use super::card::Card;
+
+/// Between two looks. While nobody works all gates are open, so whoever begins runs at once and waits for nobody's look; until the look,
+/// two who begin together take turns as the card does it.
+const LOOK: Duration = Duration::from_millis(40);
 
 /// The thread. Dropping it ends it.
 #[derive(Debug)]
@@ -68,7 +72,7 @@ impl Told {
             if cards.is_empty() {
                 drop(self.changed.wait_while(orders, same));
             } else {
-                drop(self.changed.wait_timeout_while(orders, Duration::from_nanos(ROUND), same));
+                drop(self.changed.wait_timeout_while(orders, LOOK, same));
             }
         }
     }
