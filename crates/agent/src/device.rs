@@ -173,11 +173,18 @@ pub type Open = fn(&Settings) -> Result<Option<Box<dyn Provider>>, Trouble>;
 pub const PROVIDERS: &[(&str, Open)] =
     &[("nvidia", nvidia::open), ("file", file::open), ("cambricon", cambricon::open), ("rdma", rdma::open)];
 
+const NOTHING: &str = "none on this node: no libnvidia-ml.so.1 where the loader looks (--nvml names it), no cnmon, no InfiniBand; \
+                       --gpus FILE makes some up";
+
 /// All providers for this node, and what stood in the way of the others.
 pub fn open(settings: &Settings) -> (Vec<Box<dyn Provider>>, Vec<Trouble>) {
+    open_of(PROVIDERS, settings)
+}
+
+fn open_of(known: &[(&str, Open)], settings: &Settings) -> (Vec<Box<dyn Provider>>, Vec<Trouble>) {
     let mut open = Vec::new();
     let mut troubles = Vec::new();
-    for (_, make) in PROVIDERS {
+    for (_, make) in known {
         match make(settings) {
             Ok(provider) => open.extend(provider),
             Err(trouble) => troubles.push(trouble),
@@ -185,6 +192,9 @@ pub fn open(settings: &Settings) -> (Vec<Box<dyn Provider>>, Vec<Trouble>) {
     }
     for socket in &settings.providers {
         open.push(Box::new(remote::Remote::new(socket.clone())) as Box<dyn Provider>);
+    }
+    if open.is_empty() && troubles.is_empty() {
+        troubles.push(Trouble::new("devices", NOTHING));
     }
     (open, troubles)
 }
@@ -204,4 +214,40 @@ pub fn print(settings: &Settings) -> anyhow::Result<()> {
     }
     println!("{}", serde_json::to_string_pretty(&found)?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Told {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    fn told(known: &[(&str, Open)], more: &[&str]) -> Vec<String> {
+        let told = <Told as clap::Parser>::parse_from(["agent"].iter().chain(more));
+        let (providers, troubles) = open_of(known, &told.settings);
+        assert!(providers.is_empty());
+        troubles.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_management_library_that_is_not_there_is_one_clear_sentence() {
+        let said = told(&[("nvidia", nvidia::open)], &["--nvml", "/nowhere/libnvidia-ml.so.1"]);
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("nvidia: cannot use /nowhere/libnvidia-ml.so.1: "), "{said:?}");
+        assert!(said[0].contains("--nvml"), "{said:?}");
+    }
+
+    #[test]
+    fn a_node_without_any_device_is_told_what_was_looked_for() {
+        let nowhere = ["--rdma", "/nowhere", "--cnmon", "/nowhere/cnmon"];
+        let said = told(&[("cambricon", cambricon::open), ("rdma", rdma::open)], &nowhere);
+        assert_eq!(said.len(), 1, "{said:?}");
+        for word in ["libnvidia-ml.so.1", "--nvml", "cnmon", "InfiniBand", "--gpus"] {
+            assert!(said[0].contains(word), "{word}: {said:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! NVIDIA's cards, through NVML, which is loaded at run time: a node without it is a node without these cards.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Mutex;
 
 use divvy_core::device::{Device, DeviceKind, Health, Isolation, Link};
@@ -32,6 +33,9 @@ pub struct Nvidia {
     known: Mutex<BTreeMap<u32, Device>>,
 }
 
+/// There while NVIDIA's kernel driver is.
+const DRIVER: &str = "/proc/driver/nvidia/version";
+
 /// A provider, if NVML can be loaded.
 pub fn open(settings: &Settings) -> Result<Option<Box<dyn Provider>>, Trouble> {
     let fake = settings.fake_driver.as_ref().map(|dir| dir.join("libnvidia-ml.so.1"));
@@ -43,12 +47,16 @@ pub fn open(settings: &Settings) -> Result<Option<Box<dyn Provider>>, Trouble> {
     let nvml = match builder.init() {
         Ok(nvml) => nvml,
         // Nobody said there would be cards, and there are none.
-        Err(NvmlError::LibloadingError(_)) if path.is_none() => return Ok(None),
+        Err(NvmlError::LibloadingError(_)) if path.is_none() && !settings.on_host(Path::new(DRIVER)).exists() => {
+            return Ok(None);
+        }
         Err(e) => {
             let what = path.map_or("libnvidia-ml.so.1".to_owned(), |p| p.display().to_string());
             return Err(Trouble::new(
                 NAME,
-                format!("cannot use {what}: {e}; is the driver loaded, and does it match?"),
+                format!(
+                    "cannot use {what}: {e}; is the driver loaded, does it match, and is the library where --nvml says?"
+                ),
             ));
         }
     };
