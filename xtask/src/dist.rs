@@ -46,13 +46,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     run::run(&mut run::command("cargo", &["build", "--profile", hook, "-p", "divvy-hook"]))?;
     let target = target()?;
     let folder = |profile: &str| target.join(if profile == "dev" { "debug" } else { profile });
-    let (built, library) = (folder(profile), folder(hook).join("libdivvy.so"));
     fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
+    let bare = args.out.join("stripped");
+    for program in ["divvy", "divvy-agent", "kubectl-divvy"] {
+        strip(&folder(profile).join(program), &bare)?;
+    }
+    strip(&folder(hook).join("libdivvy.so"), &bare)?;
 
     let mut written = Vec::new();
     let images = [
-        ("divvy", own::divvy_image(&built.join("divvy"))?),
-        ("divvy-agent", own::agent_image(&built.join("divvy-agent"), &library)?),
+        ("divvy", own::divvy_image(&bare.join("divvy"))?),
+        ("divvy-agent", own::agent_image(&bare.join("divvy-agent"), &bare.join("libdivvy.so"))?),
     ];
     for (name, image) in images {
         let packed: Packed = image.pack()?;
@@ -63,7 +67,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         println!("{full}  {}  {} MiB", digest(&packed.manifest), packed.layer.len() >> 20);
         written.push(file);
     }
-    written.push(command_line(&built, &args.out)?);
+    written.push(command_line(&bare, &args.out)?);
+    fs::remove_dir_all(&bare)?;
     written.extend(chart(args)?);
     let line = |file: &PathBuf| -> anyhow::Result<String> {
         let name = file.strip_prefix(&args.out)?.display().to_string();
@@ -73,6 +78,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     fs::write(args.out.join("SHA256SUMS"), &sums)?;
     print!("{sums}");
     Ok(())
+}
+
+/// A copy without debugging information, which is most of a program; names of functions stay, for whoever reads a panic.
+fn strip(built: &Path, into: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(into)?;
+    let name = built.file_name().context("a program without a name")?;
+    run::run(std::process::Command::new("strip").arg("--strip-debug").arg("-o").arg(into.join(name)).arg(built))
 }
 
 /// The command line under all its names.
