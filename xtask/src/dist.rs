@@ -20,6 +20,9 @@ use divvy_e2e::programs::helm;
 
 use crate::run;
 
+/// What is built; package and program have one name.
+const PROGRAMS: [&str; 3] = ["divvy", "divvy-agent", "kubectl-divvy"];
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Where to put everything
@@ -38,17 +41,19 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let profile = args.profile.as_str();
-    run::run(&mut run::command(
-        "cargo",
-        &["build", "--profile", profile, "-p", "divvy", "-p", "divvy-agent", "-p", "kubectl-divvy"],
-    ))?;
+    let mut build = run::command("cargo", &["build", "--profile", profile]);
+    for program in PROGRAMS {
+        // The program alone: a package may have others, for tests.
+        build.args(["--package", program, "--bin", program]);
+    }
+    run::run(&mut build)?;
     let hook = if profile == "release" { "hook" } else { profile };
     run::run(&mut run::command("cargo", &["build", "--profile", hook, "-p", "divvy-hook"]))?;
     let target = target()?;
     let folder = |profile: &str| target.join(if profile == "dev" { "debug" } else { profile });
     fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
     let bare = args.out.join("stripped");
-    for program in ["divvy", "divvy-agent", "kubectl-divvy"] {
+    for program in PROGRAMS {
         strip(&folder(profile).join(program), &bare)?;
     }
     strip(&folder(hook).join("libdivvy.so"), &bare)?;

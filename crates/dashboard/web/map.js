@@ -9,6 +9,9 @@ const SIZES = [
   [Infinity, 0.085, 11, 1, false],
 ];
 
+// node-2 before node-10. Made once: localeCompare with options makes one for every two names it compares.
+const names = new Intl.Collator(undefined, { numeric: true });
+
 // Colours in the order in which namespaces are first seen, each as far as can be from the last.
 const seen = new Map();
 export function color(namespace, dark) {
@@ -31,7 +34,7 @@ export class ClusterMap {
   }
 
   set(nodes) {
-    this.nodes = [...nodes].sort((a, b) => a.pool.localeCompare(b.pool) || a.name.localeCompare(b.name, undefined, { numeric: true }));
+    this.nodes = [...nodes].sort((a, b) => names.compare(a.pool, b.pool) || names.compare(a.name, b.name));
     this.draw();
   }
 
@@ -103,7 +106,7 @@ export class ClusterMap {
       c.fillStyle = tone("--dim");
       c.fillText(`  ${head.count} nodes`, at, head.y + 12);
     }
-    const free = tone("--free"), line = tone("--line"), bad = tone("--bad"), dim = tone("--dim");
+    const free = tone("--free"), line = tone("--line"), bad = tone("--bad"), dim = tone("--dim"), face = tone("--face");
     for (const b of this.boxes) {
       if (b.first && this.label) {
         c.fillStyle = b.node.closed ? bad : dim;
@@ -128,7 +131,7 @@ export class ClusterMap {
         c.fillRect(x, b.y, w, b.h);
         c.globalAlpha = shown ? 1 : 0.15;
         c.fillRect(x, b.y + b.h - Math.min(b.h, used), w, Math.min(b.h, used));
-        if (slice.opportunistic && w > 4) stripes(c, x, b.y, w, b.h, tone("--face"));
+        if (slice.opportunistic && w > 4) stripes(c, x, b.y, w, b.h, face);
         if (slice.leaving) { c.strokeStyle = bad; c.strokeRect(x + 0.5, b.y + 0.5, Math.max(1, w - 1), b.h - 1); }
         b.parts.push({ slice, x, w });
         x = Math.min(b.x + b.w, x + w);
