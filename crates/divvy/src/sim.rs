@@ -127,6 +127,9 @@ struct ChurnArgs {
     /// How many seeds
     #[arg(long, default_value_t = 3)]
     seeds: u64,
+    /// The first seed
+    #[arg(long, default_value_t = 0)]
+    first_seed: u64,
     /// How many runs at once
     #[arg(long)]
     threads: Option<usize>,
@@ -164,12 +167,27 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-fn contestant(name: &str) -> anyhow::Result<Contestant> {
-    Contestant::named(name).map_err(|mistake| anyhow::anyhow!("--policy: {mistake}"))
+/// The contestant that an option names.
+fn contestant(option: &str, name: &str) -> anyhow::Result<Contestant> {
+    Contestant::named(name).map_err(|mistake| anyhow::anyhow!("{option}: {mistake}"))
 }
 
-fn list(name: &str) -> anyhow::Result<Vec<divvy_sim::rows::Request>> {
-    trace::list(name).map_err(|mistake| anyhow::anyhow!("--list: {mistake}"))
+/// The list that an option names.
+fn list(option: &str, name: &str) -> anyhow::Result<Vec<divvy_sim::rows::Request>> {
+    trace::list(name).map_err(|mistake| anyhow::anyhow!("{option}: {mistake}"))
+}
+
+fn placement(name: &str) -> anyhow::Result<Placement> {
+    Placement::named(name).map_err(|mistake| anyhow::anyhow!("--policy: {mistake}"))
+}
+
+/// So many seeds, from the first.
+fn seeds(first: u64, count: u64) -> anyhow::Result<Vec<u64>> {
+    if count == 0 {
+        bail!("--seeds: at least one seed is needed");
+    }
+    let Some(last) = first.checked_add(count - 1) else { bail!("--first-seed: there are no {count} seeds from there") };
+    Ok((first..=last).collect())
 }
 
 /// A bar on a terminal; nothing where nobody looks.
@@ -192,7 +210,7 @@ fn table(header: &[String], rows: &[Vec<String>]) -> comfy_table::Table {
 }
 
 fn one(args: &One) -> anyhow::Result<()> {
-    let (who, target) = (contestant(&args.policy)?, list(&args.list)?);
+    let (who, target) = (contestant("--policy", &args.policy)?, list("--list", &args.list)?);
     let work = workload(&trace::nodes(), &target, args.seed);
     let bar = bar(work.pods.len(), &args.policy);
     let outcome = replay(&who, &work, &target, || bar.inc(1));
@@ -227,20 +245,17 @@ fn names(given: &[String], all: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 fn threads(asked: Option<usize>) -> usize {
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
 }
 
 fn compare(args: &Compare) -> anyhow::Result<()> {
-    if args.seeds == 0 {
-        bail!("--seeds: at least one seed is needed");
-    }
     let lists = names(&args.lists, trace::LISTS.iter().map(|name| (*name).to_owned()));
     let policies = names(&args.policies, Contestant::all().iter().map(ToString::to_string));
     let comparison = Comparison {
         nodes: trace::nodes(),
-        lists: lists.iter().map(|name| Ok((name.clone(), list(name)?))).collect::<anyhow::Result<_>>()?,
-        contestants: policies.iter().map(|name| contestant(name)).collect::<anyhow::Result<_>>()?,
-        seeds: (args.first_seed..).take(args.seeds as usize).collect(),
+        lists: lists.iter().map(|name| Ok((name.clone(), list("--lists", name)?))).collect::<anyhow::Result<_>>()?,
+        contestants: policies.iter().map(|name| contestant("--policies", name)).collect::<anyhow::Result<_>>()?,
+        seeds: seeds(args.first_seed, args.seeds)?,
     };
     let bar = bar(comparison.replays(), "replays");
     let cells = comparison.run(threads(args.threads), |_| bar.inc(1));
@@ -277,14 +292,19 @@ fn compare(args: &Compare) -> anyhow::Result<()> {
 }
 
 fn place(args: &Place) -> anyhow::Result<()> {
-    let who = match (contestant(&args.policy)?, &args.target) {
-        (Contestant::Ours(Placement::Frag), Some(_)) => Contestant::Told,
-        (who, _) => who,
-    };
+    let who = contestant("--policy", &args.policy)?;
     let nodes = files::parse(&args.nodes, csv::nodes)?;
     let pods = files::parse(&args.pods, csv::pods)?;
     let target = args.target.as_ref().map(|path| files::parse(path, csv::pods)).transpose()?.unwrap_or_default();
-    let target: Vec<_> = target.into_iter().map(|pod| pod.request).collect();
+    let target: Vec<_> = target.into_iter().filter(|pod| !pod.leaves).map(|pod| pod.request).collect();
+    // A list without pods tells nothing: then the mix is learnt.
+    let who = match who {
+        Contestant::Ours(Placement::Frag) if !target.is_empty() => Contestant::Told,
+        Contestant::Told if target.is_empty() => {
+            bail!("--policy: frag-told is told a mix; name pods to expect with --target")
+        }
+        who => who,
+    };
     let work = Workload { nodes, pods };
     let bar = bar(work.pods.len(), "pods");
     let outcome = replay(&who, &work, &target, || bar.inc(1));
@@ -296,16 +316,19 @@ fn place(args: &Place) -> anyhow::Result<()> {
 
 fn churn(args: &ChurnArgs) -> anyhow::Result<()> {
     let nodes = trace::nodes();
-    let then = args.then.as_deref().map(list).transpose()?;
-    let lists: Vec<_> = args.lists.iter().map(|name| Ok((name, list(name)?))).collect::<anyhow::Result<_>>()?;
-    let who: Vec<Contestant> = args.policies.iter().map(|name| contestant(name)).collect::<anyhow::Result<_>>()?;
+    let then = args.then.as_deref().map(|name| list("--then", name)).transpose()?;
+    let seeds = seeds(args.first_seed, args.seeds)?;
+    let lists: Vec<_> =
+        args.lists.iter().map(|name| Ok((name, list("--lists", name)?))).collect::<anyhow::Result<_>>()?;
+    let who: Vec<Contestant> =
+        args.policies.iter().map(|name| contestant("--policies", name)).collect::<anyhow::Result<_>>()?;
     if let Some(load) = args.loads.iter().find(|load| !(0.01..=10.0).contains(*load)) {
         bail!("--loads: {load} is no offered load; 1.0 offers as much as there is");
     }
     let mut runs = Vec::new();
     for (name, list) in &lists {
         for load in &args.loads {
-            who.iter().for_each(|who| (0..args.seeds).for_each(|seed| runs.push((*name, list, *load, who, seed))));
+            who.iter().for_each(|who| seeds.iter().for_each(|seed| runs.push((*name, list, *load, who, *seed))));
         }
     }
     let bar = bar(runs.len(), "runs");
@@ -325,10 +348,10 @@ fn churn(args: &ChurnArgs) -> anyhow::Result<()> {
     bar.finish_and_clear();
     let found = found.into_inner().unwrap_or_default();
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let per_row = who.len() * args.seeds.max(1) as usize;
+    let per_row = who.len() * seeds.len();
     for (chunk, runs) in found.chunks(per_row).zip(runs.chunks(per_row)) {
         let mut row = vec![runs[0].0.clone(), runs[0].2.to_string()];
-        row.extend(chunk.chunks(args.seeds.max(1) as usize).map(|seeds| {
+        row.extend(chunk.chunks(seeds.len()).map(|seeds| {
             let each: Vec<String> = seeds.iter().map(|x| format!("{x:.2}")).collect();
             format!("{:.2} ({})", seeds.iter().sum::<f64>() / seeds.len() as f64, each.join(" "))
         }));
@@ -343,7 +366,7 @@ fn churn(args: &ChurnArgs) -> anyhow::Result<()> {
 
 fn record(args: &One) -> anyhow::Result<()> {
     let Some(out) = &args.out else { bail!("--out: say where the journal is to be written") };
-    let (placement, target) = (Placement::named(&args.policy)?, list(&args.list)?);
+    let (placement, target) = (placement(&args.policy)?, list("--list", &args.list)?);
     let work = workload(&trace::nodes(), &target, args.seed);
     let mut pods = cluster::Pods::on(&work.nodes);
     let mut recorder = Recorder::new(cluster::snapshot(&work.nodes), Policy::only(placement));
@@ -370,7 +393,7 @@ fn again(args: &Replay) -> anyhow::Result<()> {
 
 fn plan(args: &Plan) -> anyhow::Result<()> {
     let policy = match &args.policy {
-        Some(name) => Policy::only(Placement::named(name)?),
+        Some(name) => Policy::only(placement(name)?),
         None => Policy::default(),
     };
     let record: divvy_core::snapshot::Record =

@@ -68,6 +68,31 @@ fn a_mistake_is_one_message_with_line_and_field_and_nothing_is_written() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no list `other`; there are default, cpu050"));
     assert!(!dir.path().join("out.csv").exists());
+    for (more, said) in [
+        (&["churn", "--seeds", "0"][..], "divvy: --seeds: at least one seed is needed"),
+        (&["churn", "--then", "other"], "divvy: --then: there is no list `other`; there are default"),
+        (&["compare", "--policies", "best"], "divvy: --policies: there is no policy `best`; there are "),
+        (&["record", "--policy", "fgd", "--out", "out.csv"], "divvy: --policy: there is no policy `fgd`; there are "),
+    ] {
+        let output = divvy(dir.path(), &[&["sim"][..], more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.starts_with(said), "{more:?}: {stderr}");
+    }
+}
+
+#[test]
+fn files_are_read_as_other_programs_write_them() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "n.csv", &format!("\u{feff}{}", NODES.replace('\n', "\r\n")));
+    write(dir.path(), "none.csv", "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n");
+    let pods = "\"name\",\"cpu_milli\",\"memory_mib\",\"num_gpu\",\"gpu_milli\",\"gpu_spec\",\"more\",\"event\"\n\
+                \"x,1\",\"4000\",8192,1,1000,\"G2|K80\",z,add\n\"x,1\",,,,,,,del\n\"y\",4000,8192,1,1000,\"G2\",,add";
+    write(dir.path(), "p.csv", pods);
+    let args = ["sim", "place", "--nodes", "n.csv", "--pods", "p.csv", "--target", "none.csv", "--out", "out.csv"];
+    let output = divvy(dir.path(), &args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(fs::read_to_string(dir.path().join("out.csv")).unwrap(), "pod,node,gpus\n\"x,1\",n1,0\ny,n1,0\n");
 }
 
 #[test]

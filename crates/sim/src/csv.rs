@@ -1,5 +1,6 @@
 //! The CSV files by which a program is judged from outside. A mistake names its line and field, and how to mend it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
@@ -30,36 +31,40 @@ impl std::error::Error for Mistake {}
 
 /// A header and its rows.
 struct Table<'a> {
-    columns: HashMap<&'a str, usize>,
+    columns: HashMap<Cow<'a, str>, usize>,
     rows: Vec<Row<'a>>,
 }
 
 struct Row<'a> {
     line: usize,
-    fields: Vec<&'a str>,
+    fields: Vec<Cow<'a, str>>,
 }
 
 impl<'a> Table<'a> {
     fn read(text: &'a str, needed: &[&str]) -> Result<Table<'a>, Mistake> {
         let whole = |line, text: String| Mistake { line, field: String::new(), text };
-        let mut lines = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim_end_matches('\r')));
-        let Some((_, header)) = lines.next().filter(|(_, header)| !header.trim().is_empty()) else {
+        let text = text.trim_start_matches('\u{feff}');
+        let mut lines = text.lines().enumerate().map(|(i, line)| (i + 1, line)).filter(|(_, l)| !l.trim().is_empty());
+        let Some((at, header)) = lines.next() else {
             return Err(whole(1, format!("the file is empty; its first line must name {}", needed.join(","))));
         };
-        let header = header.trim_start_matches('\u{feff}');
         let mut columns = HashMap::new();
-        for (at, name) in header.split(',').map(str::trim).enumerate() {
-            if columns.insert(name, at).is_some() {
-                return Err(whole(1, format!("column `{name}` is named twice")));
+        for (place, name) in fields(at, header)?.into_iter().enumerate() {
+            if columns.contains_key(&name) {
+                return Err(whole(at, format!("column `{name}` is named twice")));
             }
+            columns.insert(name, place);
         }
         let missing: Vec<&str> = needed.iter().filter(|name| !columns.contains_key(**name)).copied().collect();
         if !missing.is_empty() {
-            return Err(whole(1, format!("column {} is missing; there is `{header}`", missing.join(", "))));
+            return Err(whole(
+                at,
+                format!("column {} is missing; there is `{}`", missing.join(", "), header.trim_end()),
+            ));
         }
         let mut rows = Vec::new();
-        for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
-            let fields: Vec<&str> = text.split(',').map(str::trim).collect();
+        for (line, text) in lines {
+            let fields = fields(line, text)?;
             if fields.len() != columns.len() {
                 let (have, want) = (fields.len(), columns.len());
                 return Err(whole(line, format!("{have} fields where the header names {want}")));
@@ -69,13 +74,63 @@ impl<'a> Table<'a> {
         Ok(Table { columns, rows })
     }
 
-    fn text(&self, row: &Row<'a>, column: &str) -> &'a str {
-        self.columns.get(column).and_then(|at| row.fields.get(*at)).copied().unwrap_or("")
+    fn text<'r>(&self, row: &'r Row<'a>, column: &str) -> &'r str {
+        self.columns.get(column).and_then(|at| row.fields.get(*at)).map_or("", |field| field)
     }
 
     fn number<T: std::str::FromStr>(&self, row: &Row<'a>, column: &str) -> Result<T, Mistake> {
         let text = self.text(row, column);
         text.parse().map_err(|_| mistake(row, column, format!("`{text}` is not a whole number in range")))
+    }
+}
+
+/// The fields of a line. One that begins with a quote goes on to the next that stands alone, commas and all; two quotes are one.
+fn fields(line: usize, text: &str) -> Result<Vec<Cow<'_, str>>, Mistake> {
+    let mut fields = Vec::new();
+    let mut rest = Some(text);
+    while let Some(text) = rest {
+        let (field, after) = match text.trim_start().strip_prefix('"') {
+            Some(quoted) => {
+                let (field, after) = unquote(line, quoted)?;
+                (Cow::Owned(field), after)
+            }
+            None => {
+                let (field, after) = text.split_once(',').map_or((text, None), |(field, after)| (field, Some(after)));
+                (Cow::Borrowed(field.trim()), after)
+            }
+        };
+        fields.push(field);
+        rest = after;
+    }
+    Ok(fields)
+}
+
+/// What stands between a quote that was read and the one that ends it, and what follows the comma behind that.
+fn unquote(line: usize, mut text: &str) -> Result<(String, Option<&str>), Mistake> {
+    let wrong = |text: &str| Err(Mistake { line, field: String::new(), text: text.to_owned() });
+    let mut field = String::new();
+    loop {
+        let Some((part, after)) = text.split_once('"') else { return wrong("a quote is opened and not closed") };
+        field += part;
+        if let Some(more) = after.strip_prefix('"') {
+            field.push('"');
+            text = more;
+            continue;
+        }
+        return match after.trim_start().split_once(',') {
+            Some(("", next)) => Ok((field, Some(next))),
+            None if after.trim().is_empty() => Ok((field, None)),
+            _ => wrong("text follows a quote that was closed; a comma must"),
+        };
+    }
+}
+
+/// A field as it is written: in quotes where it would be read as something else.
+fn quote(text: &str) -> Cow<'_, str> {
+    if text.contains([',', '"']) {
+        Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
@@ -133,6 +188,10 @@ pub fn pods(text: &str) -> Result<Vec<PodRow>, Mistake> {
         if !leaves && !here.insert(name.clone()) {
             return Err(mistake(row, "name", format!("pod `{name}` comes and is there already")));
         }
+        if leaves {
+            // What it asked for was said when it came.
+            return Ok(PodRow { name, request: Request::default(), leaves });
+        }
         let models = table.text(row, "gpu_spec").split('|').map(str::trim).filter(|m| !m.is_empty());
         let mut request = Request {
             cpu: table.number(row, "cpu_milli")?,
@@ -167,7 +226,7 @@ pub fn placements(pods: &[PodRow], placed: &[Option<(Arc<str>, Vec<u32>)>]) -> S
     for (pod, place) in pods.iter().filter(|pod| !pod.leaves).zip(placed) {
         let (node, gpus) = place.as_ref().map_or(("", &[][..]), |(node, gpus)| (node, gpus));
         let gpus: Vec<String> = gpus.iter().map(u32::to_string).collect();
-        text += &format!("{},{node},{}\n", pod.name, gpus.join("|"));
+        text += &format!("{},{},{}\n", quote(&pod.name), quote(node), gpus.join("|"));
     }
     text
 }
@@ -216,6 +275,29 @@ mod tests {
             nodes("sn,cpu_milli,memory_mib,gpu,model\nn,1,1,2,\n").unwrap_err().to_string(),
             "line 2, field model: GPUs without a model"
         );
+    }
+
+    #[test]
+    fn fields_in_quotes_are_read_and_written_as_they_mean() {
+        let text = "\u{feff}\n\"name\",cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\r\n\"a,\"\"b\"\"\",\"1\" ,2,1,500,\"T4|P100\"\r\n";
+        let pods = pods(text).unwrap();
+        assert_eq!((&*pods[0].name, pods[0].request.cpu, pods[0].request.models.len()), ("a,\"b\"", 1, 2));
+        let placed = [Some((Arc::from("n"), vec![0, 3]))];
+        assert_eq!(placements(&pods, &placed), "pod,node,gpus\n\"a,\"\"b\"\"\",n,0|3\n");
+        let header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n";
+        assert_eq!(said(&format!("{header}\"a,1,1,0,0\n")), "line 2: a quote is opened and not closed");
+        assert_eq!(
+            said(&format!("{header}\"a\"b,1,1,0,0\n")),
+            "line 2: text follows a quote that was closed; a comma must"
+        );
+    }
+
+    #[test]
+    fn a_pod_that_leaves_need_not_say_again_what_it_asked_for() {
+        let header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,event\n";
+        let pods = pods(&format!("{header}a,1,2,1,500,add\na,,,,,del\na,1,2,1,600,add\n")).unwrap();
+        assert_eq!(pods.iter().map(|pod| pod.leaves).collect::<Vec<_>>(), [false, true, false]);
+        assert_eq!(pods[2].request.milli, 600);
     }
 
     #[test]

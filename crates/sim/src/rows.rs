@@ -18,7 +18,7 @@ pub struct NodeRow {
 }
 
 /// What a pod asks for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Request {
     /// CPU in thousandths of a core.
     pub cpu: u64,
