@@ -1,0 +1,145 @@
+//! What is known of one node, and of one pod.
+
+use std::sync::Arc;
+
+use super::{NodeIx, PodIx};
+use crate::device::{DeviceKind, Inventory, Link};
+use crate::id::Model;
+use crate::kind::Kinds;
+use crate::ledger::{Book, Charge};
+use crate::node::Node;
+use crate::pod::Pod;
+use crate::quota::{Held, Usage};
+use crate::resources::Resources;
+use crate::units::Share;
+
+/// A node, its books, and who is on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeState {
+    pub(super) node: Arc<Node>,
+    pub(super) books: Vec<Book>,
+    pub(super) used: Resources,
+    pub(super) pods: Vec<PodIx>,
+    links: Arc<[Link]>,
+    models: Arc<[u16]>,
+}
+
+impl NodeState {
+    pub(super) fn new(node: Node, kinds: Kinds, known: &mut Vec<Model>) -> NodeState {
+        let devices = &node.inventory.devices;
+        let book = |device: &crate::device::Device| {
+            kinds.of(device.kind).map_or_else(Book::default, |kind| kind.node_added(device, &node.inventory))
+        };
+        let books = devices.iter().map(book).collect();
+        let link = |a: &crate::device::Device, b: &crate::device::Device| {
+            let (there, back) = (a.links.get(&b.id), b.links.get(&a.id));
+            there.copied().unwrap_or_default().max(back.copied().unwrap_or_default())
+        };
+        let links = devices.iter().flat_map(|a| devices.iter().map(move |b| link(a, b))).collect();
+        let mut place = |model: &Model| {
+            let found = known.iter().position(|known| known == model);
+            found.unwrap_or_else(|| {
+                known.push(model.clone());
+                known.len() - 1
+            }) as u16
+        };
+        let models = devices.iter().map(|device| place(&device.model)).collect();
+        NodeState { books, used: Resources::default(), pods: Vec::new(), links, models, node: Arc::new(node) }
+    }
+
+    /// The node as it was told.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The books of its devices, in the order of its inventory.
+    pub fn books(&self) -> &[Book] {
+        &self.books
+    }
+
+    /// Ordinary resources in use.
+    pub fn used(&self) -> &Resources {
+        &self.used
+    }
+
+    /// The pods on it, in no particular order.
+    pub fn pods(&self) -> &[PodIx] {
+        &self.pods
+    }
+
+    /// How two of its devices are connected.
+    pub fn link(&self, a: usize, b: usize) -> Link {
+        self.links.get(a * self.books.len() + b).copied().unwrap_or_default()
+    }
+
+    /// The model of a device, by place in [`super::Snapshot::models`].
+    pub(crate) fn model(&self, device: usize) -> u16 {
+        self.models.get(device).copied().unwrap_or(u16::MAX)
+    }
+
+    /// The models of all its devices, by place in [`super::Snapshot::models`].
+    pub(crate) fn models(&self) -> &Arc<[u16]> {
+        &self.models
+    }
+
+    /// Does it have a device of this kind?
+    pub fn has(&self, kind: DeviceKind) -> bool {
+        self.node.inventory.devices.iter().any(|d| d.kind == kind)
+    }
+}
+
+/// A pod and what it is charged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodState {
+    pub(super) pod: Pod,
+    /// Where its charges stand; absent for a waiting pod and for one whose node is not known.
+    pub(super) on: Option<NodeIx>,
+    pub(super) charges: Vec<(u32, Charge)>,
+    /// Evicted in an open transaction: neither waiting nor bound.
+    pub(super) evicted: bool,
+}
+
+impl PodState {
+    /// Not charged anything yet.
+    pub(super) fn new(pod: Pod) -> PodState {
+        PodState { pod, on: None, charges: Vec::new(), evicted: false }
+    }
+
+    /// The pod.
+    pub fn pod(&self) -> &Pod {
+        &self.pod
+    }
+
+    /// The node it is on.
+    pub fn on(&self) -> Option<NodeIx> {
+        self.on
+    }
+
+    /// What it is charged, by place of the device in the node's inventory.
+    pub fn charges(&self) -> &[(u32, Charge)] {
+        &self.charges
+    }
+
+    /// What it holds, as quotas count it.
+    pub fn holding(&self, inventory: &Inventory) -> Held {
+        let mut held = Held::default();
+        for (device, charge) in &self.charges {
+            if let Some(device) = inventory.devices.get(*device as usize).filter(|d| d.kind != DeviceKind::Nic) {
+                held.add(&Held::of(&device.model, Usage::of(charge, device)));
+            }
+        }
+        held
+    }
+
+    /// Devices it holds, in thousandths: of each the larger of its share and its part of the memory, all of one it holds alone.
+    pub fn weight(&self, books: &[Book]) -> u64 {
+        let one = |(device, charge): &(u32, Charge)| {
+            let memory = books.get(*device as usize).map_or(0, |book| {
+                let whole = u128::from(book.memory.0.max(1));
+                (u128::from(charge.memory.0) * 1000 / whole).min(1000) as u64
+            });
+            if charge.exclusive { u64::from(Share::WHOLE.0) } else { memory.max(u64::from(charge.share.0)) }
+        };
+        self.charges.iter().map(one).sum()
+    }
+}
