@@ -11,6 +11,7 @@ use crate::ask::{Class, Dialect};
 use crate::cells::CellFile;
 use crate::id::Namespace;
 use crate::pod::Pod;
+use crate::time::Time;
 
 pub use placement::{CardPolicy, Hami, NodePolicy, Placement, PolicyMistake, Weights};
 
@@ -145,6 +146,14 @@ pub struct Preemption {
 impl Default for Preemption {
     fn default() -> Preemption {
         Preemption { enabled: true, min_runtime: 0 }
+    }
+}
+
+impl Preemption {
+    /// Has a pod run as long as it was promised to?
+    pub fn has_run(&self, pod: &Pod, now: Time) -> bool {
+        let stays = pod.ask.as_ref().and_then(|ask| ask.min_runtime).unwrap_or(self.min_runtime);
+        pod.bound().map_or(0, |bound| now.seconds_since(bound.since)) >= stays
     }
 }
 

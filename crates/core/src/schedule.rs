@@ -4,6 +4,7 @@ mod defragment;
 mod disruption;
 mod fair;
 mod gang;
+mod keep;
 mod preempt;
 mod queue;
 mod reclaim;
@@ -25,13 +26,16 @@ use crate::time::Time;
 pub use fair::FairShare;
 pub use gang::minimum as gang_minimum;
 
-/// What the scheduler remembers from plan to plan: what namespaces have used, and answers of nodes that did not change. All of it can
-/// be lost: a fresh engine makes valid plans too. What namespaces have used is worth keeping, so that turns stay fair.
+/// What the scheduler remembers from plan to plan: what namespaces have used, what is kept for those who wait, and answers of nodes that
+/// did not change. All of it can be lost: a fresh engine makes valid plans too. What namespaces have used is worth keeping, so that turns
+/// stay fair.
 #[derive(Clone, Debug, Default)]
 pub struct Engine {
     /// What namespaces have used.
     pub fair: FairShare,
     board: Board,
+    /// What is kept for whom from plan to plan.
+    keepings: keep::Keepings,
 }
 
 /// The plan for this snapshot, made by an engine that remembers nothing.
@@ -46,7 +50,8 @@ impl Engine {
     }
 
     /// The plan for those waiting pods that are `awake` (a gang is when a member is), and of these for the `most` that go first: a
-    /// scheduler that knows for whom nothing changed, and binds the first while it looks at the next.
+    /// scheduler that knows for whom nothing changed, and binds the first while it looks at the next. What was kept for others before
+    /// stays kept for them.
     pub fn schedule_some(
         &mut self,
         snapshot: &mut Snapshot,
@@ -59,6 +64,9 @@ impl Engine {
         if snapshot.is_worth_stale() {
             snapshot.reckon_worth();
         }
+        self.keepings.forget_others(snapshot);
+        let turn = |snapshot: &Snapshot, ix: PodIx| self.keepings.turn(snapshot, ix);
+        let units = queue::order(snapshot, policy, &self.fair, now, &awake, turn);
         let checkpoint = snapshot.checkpoint();
         let mut round = Round {
             snapshot,
@@ -66,18 +74,29 @@ impl Engine {
             now,
             board: &mut self.board,
             kept: Kept::default(),
+            keepings: std::mem::take(&mut self.keepings),
             placed: Default::default(),
             reserved: 0,
             plan: Plan { at: now, ..Plan::default() },
         };
-        for unit in queue::order(round.snapshot, policy, &self.fair, now, awake).into_iter().take(most) {
+        let mut left = most;
+        for unit in units {
+            if !unit.members().iter().any(|ix| awake(*ix)) {
+                round.hold(unit.members());
+                continue;
+            }
+            if left == 0 {
+                break;
+            }
+            left -= 1;
             match unit {
                 queue::Unit::Pod(ix) => round.pod(ix),
                 queue::Unit::Gang(gang, members) => round.gang(&gang, &members),
             }
         }
-        let plan = round.plan;
+        let (plan, keepings) = (round.plan, round.keepings);
         snapshot.rollback(checkpoint);
+        self.keepings = keepings;
         plan
     }
 
@@ -144,6 +163,8 @@ struct Round<'a> {
     now: Time,
     board: &'a mut Board,
     kept: Kept,
+    /// What is kept for whom after this plan; until a pod's turn comes, what was kept for it before.
+    keepings: keep::Keepings,
     /// Pods that this plan places: they are not there yet, and nobody can make them go.
     placed: std::collections::BTreeSet<PodIx>,
     /// Pods and gangs that something is kept for.
@@ -190,6 +211,7 @@ impl Round<'_> {
     }
 
     fn pod(&mut self, ix: PodIx) {
+        let kept = self.take_keepings(&[ix]);
         match self.place(ix, None) {
             Ok(bind) => self.plan.binds.push(bind),
             Err(reason) => {
@@ -199,13 +221,12 @@ impl Round<'_> {
                 if !no_node || !matches!(reason, Reason::NoNode(_)) {
                     return self.wait(ix, reason);
                 }
-                if self.make_room(ix) {
+                if self.stay(&kept) || self.make_room(ix) || self.defragment(ix) {
                     return;
                 }
-                self.defragment(ix);
                 self.wait(ix, reason);
                 if self.has_waited(ix) {
-                    self.reserve(&[ix]);
+                    self.reserve(&[ix], &kept);
                 }
             }
         }

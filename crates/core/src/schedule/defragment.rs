@@ -3,36 +3,38 @@
 use std::sync::Arc;
 
 use crate::ask::Class;
-use crate::plan::{Eviction, Move, Proposal};
+use crate::plan::{Move, Proposal};
 use crate::pod::Pod;
 use crate::schedule::{Round, decide};
 use crate::snapshot::PodIx;
 
 impl Round<'_> {
-    /// Looks for moves that let the pod in, and writes them down.
-    pub(super) fn defragment(&mut self, ix: PodIx) {
+    /// Looks for moves that let the pod in, and writes them down. True where they are done: then it waits for the room they leave.
+    pub(super) fn defragment(&mut self, ix: PodIx) -> bool {
         let rules = &self.policy.defragment;
         let (propose, act, most) = (rules.propose, rules.act, rules.moves as usize);
         if !propose || most == 0 {
-            return;
+            return false;
         }
-        let policy = self.policy;
+        let (policy, now) = (self.policy, self.now);
         // A gang's members are not moved one by one.
-        let may_move = move |pod: &Pod| policy.class_of(pod) == Class::Opportunistic && pod.gang().is_none();
-        let Some(room) = self.find_room(ix, may_move, most).filter(|room| !room.victims.is_empty()) else { return };
-        let Some(moves) = self.moves(ix, &room.victims, room.grant, room.node) else { return };
-        let (Some(pod), Some(node)) = (self.snapshot.pod_at(ix), self.snapshot.node_at(room.node)) else { return };
-        let (key, node) = (pod.pod().key.clone(), node.node().name.clone());
+        let may_move = move |pod: &Pod| {
+            policy.class_of(pod) == Class::Opportunistic && pod.gang().is_none() && policy.preemption.has_run(pod, now)
+        };
+        let Some(room) = self.find_room(ix, may_move, most).filter(|room| !room.victims.is_empty()) else {
+            return false;
+        };
+        let Some(moves) = self.moves(ix, &room.victims, room.grant, room.node) else { return false };
+        let (Some(pod), Some(node)) = (self.snapshot.pod_at(ix), self.snapshot.node_at(room.node)) else {
+            return false;
+        };
+        let (pod, key, node) = (pod.pod().uid.clone(), pod.pod().key.clone(), node.node().name.clone());
+        self.plan.proposals.push(Proposal { pod, key, node, moves });
         if act {
-            self.plan.evictions.extend(moves.iter().map(|m| Eviction {
-                pod: m.pod.clone(),
-                key: m.key.clone(),
-                node: m.from.clone(),
-                makes_room_for: key.clone(),
-                moves: true,
-            }));
+            self.tell(ix, &room.victims, true);
+            self.keep_room(ix, room.node, room.victims.len() as u32);
         }
-        self.plan.proposals.push(Proposal { pod: pod.pod().uid.clone(), key, node, moves });
+        act
     }
 
     /// Where each of them would go once the waiting pod has its place: tried out, so that none of them is left without one.

@@ -33,6 +33,7 @@ impl Round<'_> {
         if have < min {
             return self.wait_all(waiting, |_| Reason::GangIncomplete { gang: key.clone(), have, want: min });
         }
+        let kept = self.take_keepings(waiting);
         let checkpoint = self.snapshot.checkpoint();
         let mut binds: Vec<Bind> = Vec::new();
         let mut refused: Vec<(PodIx, Reason)> = Vec::new();
@@ -45,11 +46,17 @@ impl Round<'_> {
         let fit = running + binds.len() as u32;
         if fit < min {
             self.snapshot.rollback(checkpoint);
+            self.placed.retain(|ix| !waiting.contains(ix));
+            let rooms = kept.iter().filter(|(_, keeping)| keeping.room).count() as u32;
+            if running + rooms >= min && self.stay(&kept) {
+                let others = waiting.iter().filter(|ix| !kept.iter().any(|(of, keeping)| of == *ix && keeping.room));
+                return others.for_each(|ix| self.wait(*ix, Reason::BehindOthers));
+            }
             if self.make_room_for_gang(waiting, running, min, key) {
                 return;
             }
             if waiting.iter().any(|ix| self.has_waited(*ix)) {
-                self.reserve(waiting);
+                self.reserve(waiting, &kept);
             }
             return self.wait_all(waiting, |_| Reason::GangDoesNotFit { gang: key.clone(), fit, want: min });
         }

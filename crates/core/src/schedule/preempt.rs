@@ -1,13 +1,13 @@
 //! Preemption: lesser pods go so that a greater one can run; the fewest and cheapest, and none in vain.
 
+use crate::ask::Class;
 use crate::id::GangKey;
-use crate::place::KeptNode;
-use crate::plan::{Bind, Eviction, Wait};
+use crate::plan::Eviction;
 use crate::pod::Pod;
 use crate::reason::Reason;
 use crate::schedule::Round;
 use crate::schedule::room::Room;
-use crate::snapshot::PodIx;
+use crate::snapshot::{NodeIx, PodIx};
 
 impl Round<'_> {
     /// May pods be evicted for this one at all?
@@ -16,17 +16,24 @@ impl Round<'_> {
         self.policy.preemption.enabled && !polite
     }
 
+    /// Whom it is above: a gang stands where its least member stands, also for those of its members who are above that.
+    fn standing(&self, ix: PodIx) -> Option<(Class, i32)> {
+        let pod = self.snapshot.pod_at(ix)?.pod();
+        match pod.gang() {
+            Some(gang) => self.snapshot.gang(&gang).map(|(_, member)| self.rank(member.pod())).min(),
+            None => Some(self.rank(pod)),
+        }
+    }
+
     /// Where lesser pods would make room for this one.
     fn preempt(&mut self, ix: PodIx) -> Option<Room> {
         if !self.preempts(ix) {
             return None;
         }
-        let rank = self.rank(self.snapshot.pod_at(ix)?.pod());
+        let rank = self.standing(ix)?;
         let (policy, now) = (self.policy, self.now);
         let may_go = move |victim: &Pod| {
-            let stays = victim.ask.as_ref().and_then(|ask| ask.min_runtime).unwrap_or(policy.preemption.min_runtime);
-            let ran = victim.bound().map_or(0, |bound| now.seconds_since(bound.since));
-            (policy.class_of(victim), victim.spec.priority) < rank && ran >= stays
+            (policy.class_of(victim), victim.spec.priority) < rank && policy.preemption.has_run(victim, now)
         };
         self.find_room(ix, may_go, usize::MAX)
     }
@@ -34,66 +41,56 @@ impl Round<'_> {
     /// Evicts lesser pods for one that fits nowhere, and has it wait for the room they leave. False where that does not help.
     pub(super) fn make_room(&mut self, ix: PodIx) -> bool {
         let Some(room) = self.preempt(ix) else { return false };
-        self.announce(ix, room);
+        self.tell(ix, &room.victims, false);
+        self.keep_room(ix, room.node, room.victims.len() as u32 + room.leaving);
         true
     }
 
-    /// Writes down who goes, for whom, and that nobody else gets what they leave.
-    fn announce(&mut self, ix: PodIx, room: Room) {
-        let Some(pod) = self.snapshot.pod_at(ix).map(|state| state.pod()) else { return };
-        let (uid, key) = (pod.uid.clone(), pod.key.clone());
-        for victim in &room.victims {
-            let Some(state) = self.snapshot.pod_at(*victim) else { continue };
-            let Some(bound) = state.pod().bound() else { continue };
-            self.plan.evictions.push(Eviction {
-                pod: state.pod().uid.clone(),
-                key: state.pod().key.clone(),
-                node: bound.node.clone(),
-                makes_room_for: key.clone(),
-                moves: false,
-            });
+    /// Writes down who goes, and for whom.
+    pub(super) fn tell(&mut self, ix: PodIx, victims: &[PodIx], moves: bool) {
+        let Some(makes_room_for) = self.snapshot.pod_at(ix).map(|state| state.pod().key.clone()) else { return };
+        for victim in victims {
+            let Some(pod) = self.snapshot.pod_at(*victim).map(|state| state.pod()) else { continue };
+            let Some(node) = pod.bound().map(|bound| bound.node.clone()) else { continue };
+            let (pod, key, makes_room_for) = (pod.uid.clone(), pod.key.clone(), makes_room_for.clone());
+            self.plan.evictions.push(Eviction { pod, key, node, makes_room_for, moves });
         }
-        let Some(node) = self.snapshot.node_at(room.node).map(|state| state.node().name.clone()) else { return };
-        self.kept.nodes.insert(room.node, KeptNode { whole: Some(key.clone()), devices: Vec::new() });
-        let leaving = room.victims.len() as u32 + room.leaving;
-        let reason = Reason::MakingRoom { node: node.clone(), leaving };
-        self.plan.waits.push(Wait { pod: uid, key, reason, nominated: Some(node) });
     }
 
-    /// Makes room for enough members of a gang, or for none.
+    /// Makes room for enough members of a gang, or for none. Each is tried where those before it have their places and who leaves for
+    /// them is gone: so several of them can be on one node.
     pub(super) fn make_room_for_gang(&mut self, waiting: &[PodIx], running: u32, min: u32, key: &GangKey) -> bool {
         if !waiting.iter().all(|ix| self.preempts(*ix)) {
             return false;
         }
-        let (kept, evictions) = (self.kept.clone(), self.plan.evictions.len());
-        let waits = self.plan.waits.len();
+        let evictions = self.plan.evictions.len();
         let checkpoint = self.snapshot.checkpoint();
-        let (mut fit, mut bound, mut made): (u32, Vec<Bind>, bool) = (running, Vec::new(), false);
-        let mut refused = Vec::new();
+        let mut found: Vec<(PodIx, NodeIx, u32)> = Vec::new();
+        let (mut refused, mut made) = (Vec::new(), false);
         for ix in waiting {
-            if fit >= min {
+            if running + found.len() as u32 >= min {
                 refused.push(*ix);
             } else if let Ok(bind) = self.place(*ix, Some(key)) {
-                bound.push(bind);
-                fit += 1;
-            } else if self.make_room(*ix) {
-                (fit, made) = (fit + 1, true);
+                found.extend(self.snapshot.find_node(&bind.node).map(|node| (*ix, node, 0)));
+            } else if let Some(room) = self.preempt(*ix) {
+                self.tell(*ix, &room.victims, false);
+                let leaving = self.see_off(room.node);
+                if self.occupy(*ix, room.node, room.grant) {
+                    made = true;
+                    self.placed.insert(*ix);
+                    found.push((*ix, room.node, leaving));
+                }
             }
         }
         self.snapshot.rollback(checkpoint);
-        if fit < min || !made {
-            self.kept = kept;
+        self.placed.retain(|ix| !waiting.contains(ix));
+        if running + (found.len() as u32) < min || !made {
             self.plan.evictions.truncate(evictions);
-            self.plan.waits.truncate(waits);
             return false;
         }
         // Members that fit already wait with the others: a gang starts together. What they would take is kept for them.
-        for bind in bound {
-            if let Some(node) = self.snapshot.find_node(&bind.node) {
-                self.kept.nodes.insert(node, KeptNode { whole: Some(bind.key.clone()), devices: Vec::new() });
-            }
-            let reason = Reason::MakingRoom { node: bind.node.clone(), leaving: 0 };
-            self.plan.waits.push(Wait { pod: bind.pod, key: bind.key, reason, nominated: Some(bind.node) });
+        for (ix, node, leaving) in found {
+            self.keep_room(ix, node, leaving);
         }
         for ix in refused {
             self.wait(ix, Reason::BehindOthers);

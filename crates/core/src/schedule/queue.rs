@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::ask::Class;
 use crate::id::{GangKey, Namespace};
+use crate::pod::Pod;
 use crate::policy::Policy;
 use crate::schedule::FairShare;
 use crate::snapshot::{PodIx, Snapshot};
@@ -18,6 +19,16 @@ pub(crate) enum Unit {
     Gang(GangKey, Vec<PodIx>),
 }
 
+impl Unit {
+    /// The pods that are placed together.
+    pub(crate) fn members(&self) -> &[PodIx] {
+        match self {
+            Unit::Pod(ix) => std::slice::from_ref(ix),
+            Unit::Gang(_, members) => members,
+        }
+    }
+}
+
 /// What comes before fairness and age.
 type Rank = Reverse<(Class, i32, i32)>;
 
@@ -27,29 +38,36 @@ struct Entry {
     name: String,
     /// Devices it asks for, in thousandths: what its namespace has more once it is placed.
     weight: u64,
+    /// Its turn among those for which a place is kept, if one is.
+    kept: Option<u64>,
 }
 
-/// The waiting pods and gangs that are awake, in the order in which they are placed. A gang is awake when a member is.
+/// The waiting pods and gangs that are awake or for which something is kept, in the order in which they are placed. A gang is awake when a
+/// member is.
 pub(crate) fn order(
     snapshot: &Snapshot,
     policy: &Policy,
     fair: &FairShare,
     now: Time,
     awake: impl Fn(PodIx) -> bool,
+    turn: impl Fn(&Snapshot, PodIx) -> Option<u64>,
 ) -> Vec<Unit> {
+    let kept = |ix: PodIx| turn(snapshot, ix);
+    let takes_part = |ix: PodIx| awake(ix) || kept(ix).is_some();
     let mut ranks: BTreeMap<Rank, BTreeMap<Namespace, Vec<Entry>>> = BTreeMap::new();
     let mut gangs: BTreeMap<GangKey, Vec<PodIx>> = BTreeMap::new();
     for (ix, state) in snapshot.waiting() {
         match state.pod().gang() {
             Some(gang) => gangs.entry(gang).or_default().push(ix),
-            None if awake(ix) => insert(snapshot, policy, &mut ranks, Unit::Pod(ix)),
+            None if takes_part(ix) => insert(snapshot, policy, &mut ranks, Unit::Pod(ix), kept(ix)),
             None => {}
         }
     }
-    gangs.retain(|_, members| members.iter().any(|ix| awake(*ix)));
+    gangs.retain(|_, members| members.iter().any(|ix| takes_part(*ix)));
     for (gang, mut members) in gangs {
         members.sort_by_key(|ix| snapshot.pod_at(*ix).map(|s| (s.pod().created, s.pod().key.clone())));
-        insert(snapshot, policy, &mut ranks, Unit::Gang(gang, members));
+        let kept = members.iter().filter_map(|ix| kept(*ix)).min();
+        insert(snapshot, policy, &mut ranks, Unit::Gang(gang, members), kept);
     }
     ranks.into_values().flat_map(|namespaces| take_turns(snapshot, policy, fair, now, namespaces)).collect()
 }
@@ -59,36 +77,32 @@ fn insert(
     policy: &Policy,
     ranks: &mut BTreeMap<Rank, BTreeMap<Namespace, Vec<Entry>>>,
     unit: Unit,
+    kept: Option<u64>,
 ) {
-    let members: &[PodIx] = match &unit {
-        Unit::Pod(ix) => std::slice::from_ref(ix),
-        Unit::Gang(_, members) => members,
+    let of = |ix: PodIx| snapshot.pod_at(ix).map(|state| state.pod());
+    let rank = |pod: &Pod| (policy.class_of(pod), pod.spec.priority, pod.ask.as_ref().map_or(0, |ask| ask.priority));
+    // A gang stands where its least member stands: the others would wait for it anyway. Those that run already count too, so that it
+    // stands where it stood when they were placed.
+    let all: Vec<&Pod> = match &unit {
+        Unit::Pod(ix) => of(*ix).into_iter().collect(),
+        Unit::Gang(gang, _) => snapshot.gang(gang).map(|(_, member)| member.pod()).collect(),
     };
-    let pods = || members.iter().filter_map(|ix| snapshot.pod_at(*ix)).map(|state| state.pod());
-    let rank = |pod: &crate::pod::Pod| {
-        (policy.class_of(pod), pod.spec.priority, pod.ask.as_ref().map_or(0, |ask| ask.priority))
-    };
-    // A gang stands where its least member stands: the others would wait for it anyway.
-    let Some(rank) = pods().map(rank).min() else { return };
-    let Some(first) = pods().min_by_key(|pod| (pod.created, &pod.key)) else { return };
-    let entry = Entry {
-        created: first.created,
-        name: first.key.to_string(),
-        weight: pods().map(weight).sum(),
-        unit: unit.clone(),
-    };
+    let Some(rank) = all.iter().map(|pod| rank(pod)).min() else { return };
+    let Some(first) = all.iter().min_by_key(|pod| (pod.created, &pod.key)) else { return };
+    let weight = unit.members().iter().filter_map(|ix| of(*ix)).map(weight).sum();
+    let entry = Entry { created: first.created, name: first.key.to_string(), weight, unit, kept };
     ranks.entry(Reverse(rank)).or_default().entry(first.key.namespace.clone()).or_default().push(entry);
 }
 
 /// Devices a pod asks for, in thousandths.
-fn weight(pod: &crate::pod::Pod) -> u64 {
+fn weight(pod: &Pod) -> u64 {
     let Some(ask) = &pod.ask else { return 0 };
     let wants = ask.containers.iter().flat_map(|c| &c.wants);
     wants.map(|want| u64::from(want.count) * u64::from(if want.exclusive { 1000 } else { want.share.0.max(1) })).sum()
 }
 
-/// Within one rank: first whoever has waited so long that something is kept for it, oldest first; then always the first of the
-/// namespace that has had least for its weight.
+/// Within one rank: first whoever has waited so long that something is reserved for it, oldest first; then for whom room is being made,
+/// in their turn; then always the first of the namespace that has had least for its weight.
 fn take_turns(
     snapshot: &Snapshot,
     policy: &Policy,
@@ -103,11 +117,13 @@ fn take_turns(
     }
     let mut lines: Vec<Line> = Vec::new();
     let after = policy.queue.reserve_after;
+    let has_waited = |entry: &Entry| after > 0 && now.seconds_since(entry.created) >= after;
     let mut waited: Vec<Entry> = Vec::new();
     for entries in namespaces.values_mut() {
-        waited.extend(entries.extract_if(.., |entry| after > 0 && now.seconds_since(entry.created) >= after));
+        waited.extend(entries.extract_if(.., |entry| entry.kept.is_some() || has_waited(entry)));
     }
-    waited.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+    let turn = |entry: &Entry| if has_waited(entry) { None } else { entry.kept };
+    waited.sort_by(|a, b| (turn(a), a.created, &a.name).cmp(&(turn(b), b.created, &b.name)));
     let mut order: Vec<Unit> = waited.into_iter().map(|entry| entry.unit).collect();
     for (namespace, mut entries) in namespaces.into_iter().filter(|(_, entries)| !entries.is_empty()) {
         entries.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));

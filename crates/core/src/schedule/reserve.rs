@@ -1,9 +1,10 @@
 //! Reservations: whoever has waited long gets devices that nobody else is given until it runs.
 
 use crate::id::DeviceId;
-use crate::plan::Reservation;
 use crate::schedule::Round;
+use crate::schedule::keep::Keeping;
 use crate::snapshot::{NodeIx, PodIx};
+use crate::time::Time;
 
 /// Nodes that are looked at for one reservation: those on which others hold least.
 const LOOKED_AT: usize = 64;
@@ -16,17 +17,19 @@ impl Round<'_> {
         after > 0 && created.is_some_and(|created| self.now.seconds_since(created) >= after)
     }
 
-    /// Keeps a place for these pods (one, or the members of a gang): each gets the node on which least stands in its way. As
-    /// nobody else comes there, less stands in its way with every pod that ends, and the place stays the same.
-    pub(super) fn reserve(&mut self, pods: &[PodIx]) {
+    /// Keeps a place for these pods (one, or the members of a gang): each gets the node on which least stands in its way, and has it
+    /// for as long again as it had to wait for it. As nobody else comes there, less stands in its way with every pod that ends.
+    pub(super) fn reserve(&mut self, pods: &[PodIx], kept: &[(PodIx, Keeping)]) {
         if self.reserved >= self.policy.queue.reservations {
             return;
         }
         let mut any = false;
         for ix in pods {
-            if let Some((node, devices)) = self.closest(*ix) {
+            if self.stay_reserved(*ix, kept) {
                 any = true;
-                self.keep(*ix, node, devices);
+            } else if let Some((node, devices)) = self.closest(*ix) {
+                any = true;
+                self.reserve_on(*ix, node, &devices);
             }
         }
         self.reserved += u32::from(any);
@@ -75,24 +78,15 @@ impl Round<'_> {
         best.map(|(_, node, devices)| (node, devices))
     }
 
-    fn keep(&mut self, ix: PodIx, node: NodeIx, devices: Vec<usize>) {
+    fn reserve_on(&mut self, ix: PodIx, node: NodeIx, devices: &[usize]) {
         let (Some(pod), Some(state)) = (self.snapshot.pod_at(ix), self.snapshot.node_at(node)) else { return };
-        let (pod, key) = (pod.pod(), pod.pod().key.clone());
         // Where CPU or memory is what lacks, devices alone do not help.
-        let short = state.node().allocatable.short_of(state.used(), &pod.spec.requests).is_some();
-        let ids: Vec<DeviceId> = devices.iter().map(|d| state.node().inventory.devices[*d].id.clone()).collect();
-        let whole = short || devices.is_empty();
-        self.plan.reservations.push(Reservation {
-            pod: pod.uid.clone(),
-            key: key.clone(),
-            node: state.node().name.clone(),
-            devices: if whole { Vec::new() } else { ids },
-        });
-        let kept = self.kept.nodes.entry(node).or_default();
-        if whole {
-            kept.whole = Some(key);
-        } else {
-            kept.devices.extend(devices.into_iter().map(|d| (d, key.clone())));
-        }
+        let short = state.node().allocatable.short_of(state.used(), &pod.pod().spec.requests).is_some();
+        let ids = || devices.iter().map(|d| state.node().inventory.devices[*d].id.clone());
+        let devices: Vec<DeviceId> = if short { Vec::new() } else { ids().collect() };
+        let until = Time(self.now.0.saturating_add(self.policy.queue.reserve_after.saturating_mul(1000)));
+        let (node_name, turn) = (state.node().name.clone(), self.keepings.next_turn());
+        let keeping = Keeping { node: node_name, devices, room: false, until, turn };
+        self.keep_reserved(ix, node, keeping);
     }
 }

@@ -304,6 +304,59 @@ fn room_is_made_for_a_whole_gang_or_for_none_of_it() {
 }
 
 #[test]
+fn room_is_made_for_several_members_of_a_gang_on_one_node() {
+    check(
+        "node a gpu=2
+         pod  v1 on a dev=0 share=1000 class=opportunistic
+         pod  v2 on a dev=1 share=1000 class=opportunistic
+         wait g1 share=1000 class=guarantee gang=g:2:2
+         wait g2 share=1000 class=guarantee gang=g:2:2",
+        &pack(),
+        expect![[r#"
+            evict v1 from a for g1
+            evict v2 from a for g2
+            wait g1 [a]: room is being made on a: 1 pods are leaving
+            wait g2 [a]: room is being made on a: 1 pods are leaving
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_kept_for_a_sleeper_is_not_given_to_those_who_come_meanwhile() {
+    // Room is made for p, and something is reserved for q; both sleep when s comes, which would fit where they wait.
+    let mut snapshot = cluster(
+        "node a gpu=1
+         node b gpu=1
+         pod  v on a dev=0 share=600 class=opportunistic
+         pod  w on b dev=0 share=600 class=guarantee
+         wait p share=1000 class=guarantee prio=9 at=990
+         wait q share=1000 class=guarantee at=0",
+    );
+    let mut policy = pack();
+    policy.queue.reserve_after = 100;
+    let mut engine = Engine::default();
+    let plan = engine.schedule(&mut snapshot, &policy, Time::seconds(1000));
+    expect![[r#"
+        evict v from a for p
+        wait p [a]: room is being made on a: 1 pods are leaving
+        wait q: 0/2 nodes fit: 1 kept for default/p, which waits longer; 1 without a GPU with enough free share (b: b-0 share 1 wanted, 0.4 free)
+        keep b (b-0) for q
+    "#]]
+    .assert_eq(&describe(&plan));
+    let pod = crate::testing::pod("wait s share=300 class=guarantee at=1000", &snapshot);
+    let late = pod.uid.clone();
+    snapshot.put_pod(pod);
+    let mut only = |snapshot: &mut crate::Snapshot, seconds: u64| {
+        let ix = snapshot.find_pod(&late);
+        let plan = engine.schedule_some(snapshot, &policy, Time::seconds(seconds), |of| Some(of) == ix, usize::MAX);
+        plan.binds.len()
+    };
+    assert_eq!(only(&mut snapshot, 1001), 0);
+    // Nobody is seen to leave, and nobody came to look for another place: nothing is kept for ever.
+    assert_eq!(only(&mut snapshot, 1200), 1);
+}
+
+#[test]
 fn while_others_leave_nobody_more_is_told_to() {
     check(
         "node a gpu=1
@@ -338,7 +391,7 @@ fn moves_that_let_a_pod_in_are_proposed_and_done_only_by_policy() {
         &act,
         expect![[r#"
             evict x from a for p
-            wait p: 0/2 nodes fit: 2 without a GPU with enough free share (a: a-0 share 1 wanted, 0.7 free)
+            wait p [a]: room is being made on a: 1 pods are leaving
             propose p on a: x a->b
         "#]],
     );

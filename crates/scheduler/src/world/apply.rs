@@ -125,6 +125,7 @@ impl World {
             gated: seen.gated,
             manifest: seen.manifest,
             stand: if ours { Stand::Asleep } else { Stand::Theirs },
+            tried: Time(0),
             failures: before.as_ref().map_or(0, |entry| entry.failures),
             told: before.and_then(|b| b.told).or(seen.explained.map(|(_, message)| Told { message, at: Time(0) })),
             due: None,

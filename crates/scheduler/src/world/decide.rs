@@ -197,7 +197,7 @@ impl World {
         if !entry.may_be_tried() {
             return;
         }
-        entry.stand = Stand::Asleep;
+        (entry.stand, entry.tried) = (Stand::Asleep, now);
         self.lines.join(entry.shape, entry.created, uid, reason.clone());
         self.explain(uid, reason, nominated, now);
     }

@@ -29,6 +29,8 @@ pub struct Entry {
     pub manifest: Option<Arc<Value>>,
     /// Where it stands.
     pub stand: Stand,
+    /// When it was last tried in vain.
+    pub tried: Time,
     /// Binds in a row that failed.
     pub failures: u32,
     /// What it was last told.
@@ -65,6 +67,13 @@ pub enum Stand {
 }
 
 impl Entry {
+    /// Is it time to reserve something for it, or to look for that anew? Nothing else may change that would wake it.
+    pub fn has_slept_long(&self, patience: u64, now: Time) -> bool {
+        let overdue = self.created.0.saturating_add(patience);
+        let rested = self.tried.0.saturating_add(patience);
+        patience > 0 && now.0 >= overdue && (self.tried.0 < overdue || now.0 >= rested)
+    }
+
     /// May it be tried at our own initiative?
     pub fn may_be_tried(&self) -> bool {
         let free = !matches!(self.stand, Stand::Flying { .. } | Stand::Promised { .. });

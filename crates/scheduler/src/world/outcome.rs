@@ -117,9 +117,11 @@ impl World {
         let mut due = Vec::new();
         let mut unseen = Vec::new();
         let mut lapsed = Vec::new();
+        let patience = self.policy.scheduling.queue.reserve_after.saturating_mul(1000);
         for (uid, entry) in &self.entries {
             match entry.stand {
                 Stand::Resting(until) if until <= now => rested.push(uid.clone()),
+                Stand::Asleep if entry.has_slept_long(patience, now) => rested.push(uid.clone()),
                 Stand::Promised { until } if until <= now => lapsed.push(uid.clone()),
                 Stand::Flying { bound: true, since, .. } if now.millis_since(since) >= UNSEEN => {
                     unseen.push(entry.target.clone())

@@ -507,3 +507,30 @@ fn a_follower_keeps_up_and_does_nothing_until_it_leads() {
     world.take_lead(Time(3));
     assert_eq!(binds(&decide(&mut world)).len(), 1);
 }
+
+/// A pod of its own age and standing, of which nothing is told by others of its shape.
+fn aged(name: &str, share: u32, created: &str) -> Change {
+    seen(pod(name, 1, share, json!({"metadata": {"creationTimestamp": created}})))
+}
+
+#[test]
+fn who_has_waited_long_is_woken_and_not_overtaken_by_those_who_come_while_it_sleeps() {
+    let mut world = world(1);
+    for name in ["a", "b"] {
+        world.apply(aged(name, 600, "1970-01-01T00:00:00Z"), Time(1));
+    }
+    assert_eq!(binds(&decide(&mut world)).len(), 2);
+    world.apply(aged("large", 1000, "1970-01-01T00:00:00Z"), Time(2_000));
+    world.decide(Time(2_000), 100);
+    assert!(binds(&world.take_effects()).is_empty());
+    // Nothing changes for ten minutes; then a card is kept for it, and it sleeps on.
+    world.tick(Time(601_000));
+    world.decide(Time(601_000), 100);
+    assert!(binds(&world.take_effects()).is_empty());
+    // Both cards have room for these; one of the cards is kept.
+    for name in ["s1", "s2"] {
+        world.apply(aged(name, 400, "1970-01-01T00:10:05Z"), Time(605_000));
+    }
+    world.decide(Time(605_000), 100);
+    assert_eq!(binds(&world.take_effects()).len(), 1);
+}
