@@ -69,9 +69,12 @@ impl Proof {
     /// Builds what is needed and shows it until asked to stop. Whatever is in the way is said, and ends nothing else.
     pub(crate) fn run(&self, stop: &Stop, told: bool) {
         if let Err(error) = self.show(stop) {
-            let why = format!("enforcement cannot be shown here: {error:#}");
-            if told {
-                println!("  {why}");
+            // What is stopped with us, a compiler for one, did not fail.
+            let stopped = stop.is_requested();
+            let why =
+                if stopped { "stopped before it began".into() } else { format!("cannot be shown here: {error:#}") };
+            if told && !stopped {
+                println!("  enforcement {why}");
             }
             self.change(|view| {
                 view.running = false;
