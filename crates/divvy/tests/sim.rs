@@ -68,6 +68,10 @@ fn a_mistake_is_one_message_with_line_and_field_and_nothing_is_written() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("there is no list `other`; there are default, cpu050"));
     assert!(!dir.path().join("out.csv").exists());
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    let output = divvy(dir.path(), &["sim", "place", "--nodes", "n.csv", "--pods", "p.csv", "--out", "folder"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!dir.path().join("folder.part").exists(), "nothing is left behind");
     for (more, said) in [
         (&["churn", "--seeds", "0"][..], "divvy: --seeds: at least one seed is needed"),
         (&["churn", "--then", "other"], "divvy: --then: there is no list `other`; there are default"),

@@ -35,15 +35,19 @@ impl Output {
             name.push(".part");
             PathBuf::from(name)
         };
+        let tidy = |error: std::io::Error, path: &Path| {
+            self.files.iter().for_each(|(path, _)| drop(fs::remove_file(beside(path))));
+            Err(error).with_context(|| format!("{} cannot be written", path.display()))
+        };
         for (path, text) in &self.files {
-            let part = beside(path);
-            if let Err(error) = fs::write(&part, text) {
-                self.files.iter().for_each(|(path, _)| drop(fs::remove_file(beside(path))));
-                return Err(error).with_context(|| format!("{} cannot be written", path.display()));
+            if let Err(error) = fs::write(beside(path), text) {
+                return tidy(error, path);
             }
         }
         for (path, _) in &self.files {
-            fs::rename(beside(path), path).with_context(|| format!("{} cannot be written", path.display()))?;
+            if let Err(error) = fs::rename(beside(path), path) {
+                return tidy(error, path);
+            }
         }
         Ok(())
     }
