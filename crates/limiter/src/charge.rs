@@ -261,6 +261,12 @@ impl Books {
         let over = working == 0 || (working == 1 && completed);
         if self.pot > 0 && (over || self.pot >= LONGEST_POT) {
             self.share_out(lanes, mine, over);
+            if let Some(&i) = mine.iter().find(|&&i| over && lanes[i].works) {
+                // From here on it has the card to itself, and what comes next begins now. Short work is timed often enough as it is.
+                let long = lanes[i].longest_chunk_time() >= MEASUREMENT;
+                let goes_on = lanes[i].open && seen[i].queued > 0 && elapsed <= LATE;
+                lanes[i].account.alone = (long && goes_on).then(Alone::default);
+            }
         }
     }
 

@@ -12,9 +12,10 @@ use crate::{Ns, Seen, pace, turn};
 const ABSENT: Ns = 200_000_000;
 /// A program that submits nothing for so long waits for the card.
 const HELD_UP: Ns = 50_000;
-/// Of so many thousandths of time in which a tenant waits, a thousand are its neighbours' work: the rest goes to changing over, and is
-/// nobody's.
+/// Of so many thousandths of a tenant's time a thousand are its own or its neighbours': the rest goes to changing over, and is nobody's.
 const CHANGING_OVER: u64 = 1_010;
+/// What a program does lately is what it did in about this time.
+const LATELY: Ns = 200_000_000;
 
 /// A tenant's place in a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,6 +77,9 @@ pub(crate) struct Lane {
     pub(crate) still: Ns,
     /// Time since it last submitted anything.
     pub(crate) silent: Ns,
+    /// What it would have done in the last stretch and what it would have left to do, had it had the card to itself.
+    pub(crate) done_if_alone: Ns,
+    pub(crate) left_if_alone: Ns,
     pub(crate) throttled: Ns,
     /// Units per chunk, as published.
     pub(crate) chunk_units: u32,
@@ -165,17 +169,61 @@ pub(crate) struct Tenant {
     /// Ready, and worth taking the card from somebody who has work.
     pub(crate) pressing: bool,
     pub(crate) gone: bool,
-    /// How much more it would have had of the time in which it had full chunks if that had been shared by request; negative if less.
+    /// How much more it is owed of the time it lately lost to others; negative if less.
     pub(crate) grievance: i64,
+    pub(crate) thought: Thought,
 }
 
 impl Tenant {
-    /// Of `wanted` time it had `had`.
-    fn aggrieve(&mut self, wanted: Ns, had: Ns, most: Ns) {
+    /// It mostly thinks, and waits less than its request allows.
+    pub(crate) fn is_fast_enough(&self) -> bool {
+        self.thought.mostly() && self.grievance < 0
+    }
+
+    /// With a request of r a tenant may lose 1 - r of its time. Who mostly computes is to have r of the time in which it wants the card.
+    /// Who mostly thinks could never use that: it is to be as fast as r of alone, so that it may be kept waiting for 1 - r of all its time.
+    fn aggrieve(&mut self, time: &Time, most: Ns) {
+        let (wanted, had) = if self.thought.mostly() {
+            (time.passed, time.passed - time.lost)
+        } else {
+            (if time.held_up { time.passed } else { time.had }, time.had)
+        };
         let due = wanted.saturating_mul(u64::from(self.shares.request.min(1000))) / CHANGING_OVER;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let change = i64::try_from(due).unwrap_or(i64::MAX).saturating_sub(i64::try_from(had).unwrap_or(i64::MAX));
         self.grievance = self.grievance.saturating_add(change).clamp(-most, most);
+    }
+}
+
+/// A stretch of a tenant's time.
+struct Time {
+    passed: Ns,
+    /// Of the card.
+    had: Ns,
+    /// Its program waits for the card ...
+    held_up: bool,
+    /// ... and alone it would not have for so long of it.
+    lost: Ns,
+}
+
+/// How a program would spend its time if it were alone: lately, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Thought {
+    thinking: Ns,
+    computing: Ns,
+}
+
+impl Thought {
+    fn pass(&mut self, thinking: Ns, computing: Ns) {
+        self.thinking = self.thinking.saturating_add(thinking);
+        self.computing = self.computing.saturating_add(computing);
+        if self.thinking.saturating_add(self.computing) > LATELY {
+            (self.thinking, self.computing) = (self.thinking / 2, self.computing / 2);
+        }
+    }
+
+    fn mostly(&self) -> bool {
+        self.thinking > self.computing
     }
 }
 
@@ -230,6 +278,8 @@ impl Domain {
                 works: false,
                 still: 0,
                 silent: 0,
+                done_if_alone: 0,
+                left_if_alone: 0,
                 throttled: 0,
                 chunk_units: 0,
                 seen_units: 0,
@@ -264,6 +314,7 @@ impl Domain {
             pressing: false,
             gone: false,
             grievance: 0,
+            thought: Thought::default(),
         });
         TenantId(id as u32)
     }
@@ -328,6 +379,11 @@ impl Domain {
             lane.still = if moved { 0 } else { lane.still.saturating_add(if lane.open { elapsed } else { 0 }) };
             let submitted = now_seen.submitted != lane.seen.submitted;
             lane.silent = if submitted { 0 } else { lane.silent.saturating_add(elapsed) };
+            let came = u64::from(now_seen.submitted.wrapping_sub(lane.seen.submitted));
+            let takes = lane.account.cost.get().unwrap_or(0).saturating_mul(came);
+            let to_do = lane.left_if_alone.saturating_add(takes);
+            lane.done_if_alone = to_do.min(elapsed);
+            lane.left_if_alone = to_do - lane.done_if_alone;
             lane.seen = now_seen;
         }
         for tenant in self.tenants.iter_mut().filter(|t| !t.gone) {
@@ -338,13 +394,19 @@ impl Domain {
             // Held together, charged together, for the busiest of its cards: a limit holds on each of them, also for a tenant that
             // leaves the others idle.
             // Waiting hurts a program that is itself held up by it, and not one that goes on submitting.
-            let held_up = tenant.bucket.allows()
-                && tenant
-                    .lanes
-                    .iter()
-                    .any(|&lane| self.lanes[lane].seen.queued > 0 && self.lanes[lane].silent > HELD_UP);
+            let lanes = || tenant.lanes.iter().map(|&lane| &self.lanes[lane]);
+            let held_up = tenant.bucket.allows() && lanes().any(|l| l.seen.queued > 0 && l.silent > HELD_UP);
+            let computes = lanes().map(|lane| lane.done_if_alone).max().unwrap_or(0);
+            let at_work = tenant.last_work.is_some_and(|last| now.saturating_sub(last) < self.tuning.pause);
+            let lost = if held_up { elapsed - computes } else { 0 };
+            let time = Time { passed: elapsed, had: fresh, held_up, lost };
+            if at_work && tenant.bucket.allows() {
+                tenant.thought.pass(elapsed - computes - lost, computes);
+            }
+            if at_work {
+                tenant.aggrieve(&time, self.tuning.credit);
+            }
             tenant.bucket.pass(elapsed, fresh);
-            tenant.aggrieve(if held_up { elapsed } else { fresh }, fresh, self.tuning.credit);
             let virt = fresh.saturating_mul(1000) / u64::from(weight(tenant.shares));
             tenant.virt = tenant.virt.saturating_add(i64::try_from(virt).unwrap_or(i64::MAX));
         }

@@ -215,7 +215,7 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     let tuning = &domain.tuning;
     let host = &domain.tenants[owner];
     let turn = now.saturating_sub(host.turn_began);
-    let ahead = rank(domain, candidate) > rank(domain, owner);
+    let ahead = rank(domain, candidate) > rank(domain, owner) || domain.tenants[candidate].is_fast_enough();
     // A host that comes off badly by its guests keeps the card through its short gaps.
     let drain = if ahead && host.grievance > GRIEVED { tuning.anticipation } else { tuning.drain };
     let drained = now.saturating_sub(host.last_full) >= drain;
@@ -225,7 +225,12 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     if now.saturating_sub(host.last_moved) >= patience(domain, host) {
         return true;
     }
-    if !domain.tenants[candidate].pressing {
+    let next = &domain.tenants[candidate];
+    if !next.pressing {
+        return false;
+    }
+    // Who is faster than it was promised waits for a gap of who is not.
+    if host.grievance > GRIEVED && next.is_fast_enough() {
         return false;
     }
     let ((host_class, host_virt), (class, virt)) = (rank(domain, owner), rank(domain, candidate));

@@ -248,6 +248,18 @@ fn every_tenant_of_a_mixed_pair_makes_at_least_its_share_of_its_lone_progress() 
     }
 }
 
+/// Who thinks for most of its time is slowed down by waiting, not by having less of the card than its request: the card is not kept
+/// free for it while it is as fast as it was promised.
+#[test]
+fn a_program_that_mostly_thinks_leaves_the_card_to_others_as_long_as_it_is_fast_enough() {
+    for requests in [[300, 700], [500, 500]] {
+        let pair = [(requests[0], 1000, Program::mm()), (requests[1], 1000, Program::small())];
+        let card = managed(&pair);
+        let (ours, plain) = (progress(&card, &pair), progress(&unmanaged(&pair), &pair));
+        assert!(ours * 1000 >= plain * 980, "{requests:?}: {ours} in all, {plain} without an arbiter");
+    }
+}
+
 #[test]
 fn a_lone_tenant_keeps_to_its_limit() {
     for limit in [250, 500, 750] {

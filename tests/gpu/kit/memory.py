@@ -130,14 +130,18 @@ class Stage:
     def cost(self):
         def what():
             program = self.compiled("cost")
-            native = self.said([program, "100"], 100, dict(os.environ))[1]
-            inside = self.said([program, "100"], 100)[1]
-            rows = [dict(line.split("\t") for line in text.splitlines() if "\t" in line) for text in (native, inside)]
+            rows = [{}, {}]
+            for _ in range(3):  # in turns, and the best of each: a machine has worse moments
+                for best, env in zip(rows, (dict(os.environ), None)):
+                    for line in self.said([program, "100"], 100, env)[1].splitlines():
+                        if "\t" in line:
+                            name, took = line.split("\t")
+                            best[name] = min(float(took), best.get(name, float("inf")))
             both = [k for k in rows[0] if k in rows[1]]
-            told = ", ".join(f"{k} {float(rows[0][k]) / 1000:.2f} -> {float(rows[1][k]) / 1000:.2f}" for k in both)
-            launch = float(rows[1]["launch"]) <= 1.05 * float(rows[0]["launch"]) + 100
+            told = ", ".join(f"{k} {rows[0][k] / 1000:.2f} -> {rows[1][k] / 1000:.2f}" for k in both)
+            launch = rows[1]["launch"] <= 1.05 * rows[0]["launch"] + 100
             return told, "us per call, launch within 5 % + 0.1 us", launch
-        self.trial("cost of single calls", 60, what)
+        self.trial("cost of single calls", 90, what)
 
     def audit(self):
         """A program without the library beside one with it, under an agent that compares the card's list of processes with its books."""
