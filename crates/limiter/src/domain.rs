@@ -183,12 +183,13 @@ impl Tenant {
     /// With a request of r a tenant may lose 1 - r of its time. Who mostly computes is to have r of the time in which it wants the card.
     /// Who mostly thinks could never use that: it is to be as fast as r of alone, so that it may be kept waiting for 1 - r of all its time.
     fn aggrieve(&mut self, time: &Time, most: Ns) {
-        let (wanted, had) = if self.thought.mostly() {
-            (time.passed, time.passed - time.lost)
+        let request = u64::from(self.shares.request.min(1000));
+        let (due, had) = if self.thought.mostly() {
+            (time.passed.saturating_mul(request) / 1000, time.passed - time.lost)
         } else {
-            (if time.held_up { time.passed } else { time.had }, time.had)
+            let wanted = if time.held_up { time.passed } else { time.had };
+            (wanted.saturating_mul(request) / CHANGING_OVER, time.had)
         };
-        let due = wanted.saturating_mul(u64::from(self.shares.request.min(1000))) / CHANGING_OVER;
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let change = i64::try_from(due).unwrap_or(i64::MAX).saturating_sub(i64::try_from(had).unwrap_or(i64::MAX));
         self.grievance = self.grievance.saturating_add(change).clamp(-most, most);
@@ -222,7 +223,7 @@ impl Thought {
         }
     }
 
-    fn mostly(&self) -> bool {
+    pub(crate) fn mostly(&self) -> bool {
         self.thinking > self.computing
     }
 }

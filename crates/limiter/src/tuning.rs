@@ -53,9 +53,9 @@ impl Default for Tuning {
         Tuning {
             chunk: 500 * US,
             sparse_chunk: 20 * MS,
-            turn: 2_500 * US,
+            turn: 4 * MS,
             guest_turn: 300 * US,
-            lead: 3 * MS,
+            lead: 4 * MS,
             drain: 30 * US,
             anticipation: 1_000 * US,
             ripe: 200 * US,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::domain::{Domain, Tenant};
+use crate::domain::{Domain, Lane, Tenant};
 use crate::{Ns, domain};
 
 /// A tenant that missed more than this is protected from guests.
@@ -218,14 +218,16 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     let ahead = rank(domain, candidate) > rank(domain, owner) || domain.tenants[candidate].is_fast_enough();
     // A host that comes off badly by its guests keeps the card through its short gaps.
     let drain = if ahead && host.grievance > GRIEVED { tuning.anticipation } else { tuning.drain };
-    let drained = now.saturating_sub(host.last_full) >= drain;
+    let next = &domain.tenants[candidate];
+    let may_hurry = drain == tuning.drain && next.shares.request > 0 && !next.thought.mostly();
+    let rests = may_hurry && is_about_to_rest(domain, host);
+    let drained = now.saturating_sub(host.last_full) >= drain || rests;
     if drained && turn >= tuning.ripe {
         return true;
     }
     if now.saturating_sub(host.last_moved) >= patience(domain, host) {
         return true;
     }
-    let next = &domain.tenants[candidate];
     if !next.pressing {
         return false;
     }
@@ -257,6 +259,16 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     } else {
         lead > i64::try_from(tuning.lead).unwrap_or(i64::MAX) && turn >= shortest_turn(domain, host)
     }
+}
+
+/// It computes, has submitted nothing for some chunks, and waits for the last one, a short one, which runs on when the gate closes: it
+/// will be away for a moment, and the card need not be.
+fn is_about_to_rest(domain: &Domain, tenant: &Tenant) -> bool {
+    let waits = |lane: &Lane| {
+        let last = lane.seen.filling == 0 && lane.seen.queued <= lane.chunk_units && lane.queued_time() <= FIRST_CHUNK;
+        last && lane.silent > lane.chunk_time().saturating_mul(2)
+    };
+    !tenant.thought.mostly() && tenant.lanes.iter().all(|&lane| waits(&domain.lanes[lane]))
 }
 
 /// How long an owner may show no progress: four chunks, and never less than [`Tuning::stuck`](crate::Tuning::stuck).

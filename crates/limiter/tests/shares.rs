@@ -256,7 +256,7 @@ fn a_program_that_mostly_thinks_leaves_the_card_to_others_as_long_as_it_is_fast_
         let pair = [(requests[0], 1000, Program::mm()), (requests[1], 1000, Program::small())];
         let card = managed(&pair);
         let (ours, plain) = (progress(&card, &pair), progress(&unmanaged(&pair), &pair));
-        assert!(ours * 1000 >= plain * 980, "{requests:?}: {ours} in all, {plain} without an arbiter");
+        assert!(ours * 1000 >= plain * 960, "{requests:?}: {ours} in all, {plain} without an arbiter");
     }
 }
 

@@ -119,13 +119,13 @@ class Stage:
             booked = [100 * self.arbiter.busy(t.name, begin, end) / (end - begin) for t in tenants]
             seen = [self.watch.share(t.pid, begin, end) for t in tenants]
             rates = [rate_of(s) for s in said]
-            full = self.saturating(kinds)
+            full, turns = self.saturating(kinds), self.turns(tenants)
             # Programs that wait for the CPU differ by a tenth from process to process: each is held against itself.
             alone = [self.book.value(f"native {kind}") or rate for kind, rate in zip(kinds, rates)] if full else self.each_alone(tenants, kinds)
             lone = [100 * rate / best for rate, best in zip(rates, alone)]
             worst = self.worst_second(tenants, asked, begin, end, hard)
             told = (f"booked {slashes(booked)}, NVML {slashes(seen)}, throughput {slashes(lone)} % of alone"
-                    f" = {slashes(parts_of(lone))}, worst second {worst:.1f} off; {self.turns(tenants)}")
+                    f" = {slashes(parts_of(lone))}, worst second {worst:.1f} off; {turns}")
             self.arbiter.set({t.name: (request, limit) for t, (_, request, limit) in zip(tenants, parts)})
             together = None if hard else self.interleaved(tenants, kinds)
             self.judge_shares(case, full, asked, hard, booked, seen, lone, worst, together, told)
