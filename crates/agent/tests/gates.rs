@@ -253,6 +253,19 @@ fn two_tenants_run_by_request_and_by_the_new_one_after_a_change() {
     comes_to("asked 80", 73.0..87.0, share);
 }
 
+/// Kernels in three streams, each of which waits for the one before: they are kept back by the CPU, and share as others do.
+#[test]
+fn programs_whose_streams_wait_for_each_other_run_by_request() {
+    let bench = Bench::new("a=300/1000 b=700/1000");
+    comes_to("asked 30", 22.0..38.0, || {
+        let [a, b] = ["a", "b"].map(|t| bench.start(t, "load", "200 2.5 60 0 3 linked"));
+        let ledger = LedgerFile::open_guarded(&bench.folder("a")).unwrap();
+        wait_for("the CPU holds it", || ledger.processes().any(|process| process.cpu_gate));
+        let [a, b] = [a, b].map(|r| r.end("launches"));
+        100.0 * a / (a + b)
+    });
+}
+
 #[test]
 fn a_lone_tenant_keeps_to_its_limit() {
     let bench = Bench::new("a=250/250");

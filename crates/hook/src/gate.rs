@@ -116,6 +116,14 @@ fn close_open_chunks(member: Member, wait: Wait) {
     });
 }
 
+/// Streams of this program wait for each other.
+#[inline(always)]
+pub(crate) fn streams_depend() {
+    if let Some(member) = of_container() {
+        member.process.streams.depend();
+    }
+}
+
 /// A stream exists from now on.
 pub(crate) fn stream_created(_stream: CUstream) {}
 

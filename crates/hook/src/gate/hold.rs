@@ -15,6 +15,10 @@ use crate::process::Member;
 const NO_TIMING: u32 = 2;
 /// A wait is looked at again after this time, in case nobody wakes us.
 const NAP_NS: i64 = 50_000_000;
+/// So many chunks a program may be ahead of the card while several of its streams work and wait for each other.
+const AHEAD: u32 = 4;
+/// How often is looked at how far the card is.
+const LOOK_NS: i64 = 20_000;
 /// When neither the arbiter nor the keeper gave a sign of life for so long, nobody is going to open the gate.
 const GIVEN_UP_NS: u64 = 1_000_000_000;
 
@@ -120,6 +124,26 @@ pub(super) fn close(known: &'static Known, submitted: u32) {
     while let Some(done) = events.wait_for_oldest() {
         marks.complete(done);
     }
+}
+
+/// Waits until the stream is no more than some chunks ahead of the card, which says itself how far it is, and until the gate is open.
+pub(super) fn keep_back(member: Member, known: &'static Known) {
+    let Some((_, marks)) = &known.facts().metered else { return };
+    if let Some(id) = member.id() {
+        member.ledger.set_cpu_gate(id);
+    }
+    let most = known.facts().gate.chunk_units().max(1).saturating_mul(AHEAD);
+    let (mut moved, mut queued) = (monotonic_ns(), marks.queued());
+    while queued > most && monotonic_ns().saturating_sub(moved) < GIVEN_UP_NS {
+        let nap = libc::timespec { tv_sec: 0, tv_nsec: LOOK_NS };
+        // SAFETY: a time, and nothing to write to.
+        unsafe { libc::nanosleep(&raw const nap, null_mut()) };
+        let now = marks.queued();
+        if now != queued {
+            (moved, queued) = (monotonic_ns(), now);
+        }
+    }
+    wait(member, known);
 }
 
 /// Waits until the gate is open, or until there is nobody left to open it.

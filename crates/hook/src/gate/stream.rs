@@ -6,7 +6,7 @@
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use divvy_shm::GatePage;
 use divvy_shm::frame::EventKind;
@@ -27,6 +27,8 @@ use crate::process::Member;
 const CACHED: usize = 64;
 /// While no cost is known, a chunk is at most this many launches.
 const MOST_UNTRIED: u32 = 1024;
+/// Chunks of several kernels are no longer than this while others want the card.
+const LONGEST_SHARED_NS: u64 = 1_000_000;
 /// A stream that found no slot looks at the gate every so many launches.
 const UNMETERED: u32 = 32;
 
@@ -39,6 +41,8 @@ pub(crate) struct Streams {
     making: Lock<()>,
     /// How many have an open chunk.
     open: AtomicU32,
+    /// Streams wait for each other.
+    depend: AtomicBool,
     /// How often the set of contexts changed; and the only context there is, while it changed but once.
     context_changes: AtomicU32,
     only_context: AtomicU64,
@@ -256,6 +260,29 @@ impl Streams {
         self.open.load(Ordering::Relaxed) > 0
     }
 
+    /// Some stream waits for what another does.
+    #[inline]
+    pub(super) fn depend(&self) {
+        if !self.depend.load(Ordering::Relaxed) {
+            self.depend.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Has another stream of the same context work that is not done, and may one of them wait for the other?
+    pub(super) fn others_depend(&self, known: &'static Known) -> bool {
+        let mut found = false;
+        if !self.depend.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.each(|other| {
+            let facts = other.facts();
+            found |= !core::ptr::eq(other, known)
+                && facts.context == known.facts().context
+                && facts.metered.is_some_and(|(_, marks)| marks.queued() > 0 || marks.submitted() != marks.ended());
+        });
+        found
+    }
+
     pub(super) fn chunk_opened(&self) {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
@@ -427,6 +454,12 @@ impl Known {
         let tried = self.untried.load(Ordering::Relaxed);
         let next = if kept_up { (tried * 2).min(MOST_UNTRIED) } else { tried };
         self.untried.store(next.max(1), Ordering::Relaxed);
+    }
+
+    /// Chunks are long while nobody else wants the card, as long as they can be.
+    pub(super) fn has_the_card_to_itself(&self) -> bool {
+        let hint = self.facts().gate.hint();
+        hint.units > 1 && u64::from(hint.units) * u64::from(hint.cost_ns) > LONGEST_SHARED_NS
     }
 
     /// Whether work on the device is to be held at all now.

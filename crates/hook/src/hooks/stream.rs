@@ -118,6 +118,13 @@ pub(crate) fn wait_event(go: impl Fn() -> CUresult) -> CUresult {
     status
 }
 
+/// Lets a stream wait for what was recorded in another one.
+#[inline(always)]
+pub(crate) fn depend(go: impl Fn() -> CUresult) -> CUresult {
+    gate::streams_depend();
+    go()
+}
+
 /// Waits for a context, or does what implies it.
 #[inline(always)]
 pub(crate) fn wait_context(go: impl Fn() -> CUresult) -> CUresult {
