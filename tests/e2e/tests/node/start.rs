@@ -32,11 +32,16 @@ fn events(kubectl: &Kubectl, reason: &str) -> Vec<String> {
 fn tk_23_a_container_has_exactly_its_slice() {
     let mut site = site();
     let kubectl = site.namespace();
-    let script = "cat /etc/ld.so.preload; ls /run/divvy; mount | grep divvy; touch /run/divvy/gate; sleep 3600";
+    let script = "{ cat /etc/ld.so.preload; ls /run/divvy; mount | grep divvy; touch /run/divvy/gate; echo said; } 2>&1; sleep 3600";
     kubectl.create(&pod("one", &[("main", "main", vec![slice(CARDS[1], 4096, 300)], script)]).to_string()).unwrap();
     let running = kubectl.wait_phase("one", "Running", SOON).unwrap();
     assert_eq!(visible(&kubectl, "one", "main"), CARDS[1]);
-    let said = kubectl.say(&["logs", "one"]).unwrap();
+    let said = eventually("all is said", SOON, || {
+        let said = kubectl.say(&["logs", "one"])?;
+        anyhow::ensure!(said.ends_with("said\n"), "{said}");
+        Ok(said)
+    })
+    .unwrap();
     assert!(said.starts_with("/usr/local/lib/divvy/libdivvy.so\n"), "{said}");
     assert!(
         said.contains("/run/divvy/gate type ext4 (ro,") || said.contains("/run/divvy/gate type tmpfs (ro,"),
