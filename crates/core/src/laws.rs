@@ -259,8 +259,10 @@ proptest! {
         prop_assert_eq!(nominated(&again), nominated(&plan));
     }
 
+    /// With gangs, and with moves that policy makes: somebody of higher standing may come to use the room, but nobody else is sent away for
+    /// whom room is being made.
     #[test]
-    fn whoever_room_is_made_for_keeps_it_and_nobody_else_has_to_go(
+    fn nobody_else_has_to_go_for_whom_room_is_made(
         snapshot in snapshots(),
         policy in contended(),
         act in any::<bool>(),
@@ -274,21 +276,9 @@ proptest! {
         prop_assert_eq!(audit(&snapshot, &plan), vec![]);
         apply(&mut snapshot, &plan);
         let again = engine.schedule(&mut snapshot, &policy, NOW);
+        prop_assert_eq!(audit(&snapshot, &again), vec![]);
         let before = nominated(&plan);
-        prop_assert!(before.iter().all(|wait| nominated(&again).contains(wait)), "{:?} {:?}", plan, again);
         prop_assert!(!again.evictions.iter().any(|e| before.iter().any(|(key, _)| *key == e.makes_room_for)));
-        // Nobody slips in where others leave for somebody else: with them gone, each fits where it was told to wait.
-        for eviction in &plan.evictions {
-            snapshot.remove_pod(&eviction.pod);
-        }
-        apply(&mut snapshot, &Plan { binds: again.binds, ..Plan::default() });
-        for wait in plan.waits.iter().filter(|wait| wait.nominated.is_some()) {
-            let (ix, node) = (snapshot.find_pod(&wait.pod).unwrap(), wait.nominated.clone().unwrap());
-            let at = snapshot.find_node(&node).unwrap();
-            let spot = crate::schedule::ask_some(&snapshot, &policy, ix, [at], NOW).unwrap().remove(0).1;
-            prop_assert!(spot.is_ok(), "{} was made room for and does not fit: {:?}", wait.key, spot);
-            snapshot.place(&wait.pod, &node, spot.unwrap().grant.map(Arc::new), NOW).unwrap();
-        }
     }
 
     #[test]
