@@ -38,8 +38,8 @@ pub(super) fn cross(member: Member, known: &'static Known, stream: CUstream, bef
     }
     // A stream that waits for the gate leaves the card to other programs. One that waits for a stream that waits for the gate does
     // not: the card gives their program its slice of time all the while. Such streams are kept back before they are on the card.
-    let several = hold && !known.has_the_card_to_itself() && member.process.streams.others_depend(known);
-    if hold && !several {
+    let kept_back = hold && !known.has_the_card_to_itself() && member.process.streams.others_depend(known);
+    if hold && !kept_back {
         operations[count] = CUstreamBatchMemOpParams::wait_equal(gate, divvy_shm::gate::OPEN);
         count += 1;
     }
@@ -49,7 +49,7 @@ pub(super) fn cross(member: Member, known: &'static Known, stream: CUstream, bef
     if fill == 0 {
         member.process.streams.chunk_opened();
     }
-    if several {
+    if kept_back {
         hold::keep_back(member, known);
         known.begins();
     }
