@@ -124,7 +124,7 @@ fn chart(args: &Args) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Where cargo puts what it builds.
-fn target() -> anyhow::Result<PathBuf> {
+pub(crate) fn target() -> anyhow::Result<PathBuf> {
     // target/PROFILE/xtask is this very program.
     let own = std::env::current_exe()?;
     own.ancestors().nth(2).map(PathBuf::from).context("a program that lies nowhere")

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::Context;
 use divvy_e2e::browser::Page;
 
-use crate::run;
+use crate::{dist, run};
 
 /// Looks at each size, each in a browser that was just started and has cached nothing.
 const LOOKS: usize = 7;
@@ -18,9 +18,7 @@ pub(super) fn run(words: &[String]) -> anyhow::Result<()> {
         Some(program) => PathBuf::from(program),
         None => {
             run::run(&mut run::command("cargo", &["build", "--release", "--package", "divvy"]))?;
-            let own = std::env::current_exe()?;
-            // target/PROFILE/xtask is this very program.
-            own.ancestors().nth(2).context("a program that lies nowhere")?.join("release/divvy")
+            dist::target()?.join("release/divvy")
         }
     };
     println!("| nodes | cards | page | picture | styles and scripts there | drawn: median | least | most |");

@@ -1,6 +1,6 @@
 //! Places that are kept for pods that wait, from one plan to the next: where room is being made, and what is reserved. Whoever has one
-//! keeps it while it is of use, also in plans that are not about it: so nobody is evicted twice for one pod, nobody slips in where
-//! others left for somebody else, and whoever waits long is not overtaken by those who come while it sleeps.
+//! keeps it while it is of use, also in plans that are not about it: so nobody is evicted twice for one pod, nobody lesser
+//! slips in where others left for somebody else, and whoever waits long is not overtaken by those who come while it sleeps.
 
 use std::collections::BTreeMap;
 
