@@ -6,7 +6,9 @@
 //! much of the other costs little.
 
 mod mix;
+mod pack;
 mod prices;
+mod several;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +20,9 @@ use crate::ledger::Book;
 use crate::snapshot::{NodeState, Snapshot};
 
 pub use mix::Mix;
+use pack::Pack;
 use prices::WHOLE;
+use several::{Room, Several, Want};
 
 /// What the loss of value on the touched devices counts beside the node's as a whole.
 const TOUCHED: f32 = 3.0;
@@ -27,14 +31,9 @@ const STEP: f32 = 0.020;
 /// Requests for several devices are reserved room with the first of these weights, those that name models with the second.
 const SEVERAL: f64 = 0.3;
 const NAMED: f64 = 0.5;
-/// Where pods come and go, nodes that are full already are a little better: whole devices and nodes come free together. What a full
-/// turnover makes of an empty node of the size below.
-const PACK: f32 = 1.0;
 /// Where pods come and go a remainder is also worth what whoever comes next finds in it, beside what it can be filled with in the long
 /// run: holes are as large as whoever left, and are not made to measure. The part of this in a full turnover.
-const NEXT: f64 = 0.3;
-/// A large node, in thousandths of a core and of a device.
-const LARGE: (f32, f32) = (128_000.0, 8_000.0);
+const NEXT: f64 = 0.5;
 /// Most wholly free devices of one node that are told apart.
 const MANY: usize = 16;
 
@@ -77,10 +76,10 @@ pub struct Worth {
     fillings: Vec<Filling>,
     /// Per model and remainder: what requests that name the model can use of it, weighted by how scarce that is.
     named: Vec<Vec<Usable>>,
-    /// Per model and number of wholly free devices: what requests for several devices can use of them.
-    several: Vec<[Usable; MANY + 1]>,
+    /// What requests for several devices can use of those that are wholly free.
+    several: Several,
     /// What full nodes are preferred by.
-    pack: f32,
+    pack: Pack,
 }
 
 /// What is left of a node, in the terms of [`Worth`].
@@ -100,7 +99,6 @@ pub(crate) struct Rest {
     needs_cpu: f32,
     needs_memory: f32,
     named: Usable,
-    several: Usable,
     /// What is left of all devices together.
     sum: f32,
     /// All it is worth, with the CPU and memory there are.
@@ -134,7 +132,7 @@ impl Default for Worth {
     /// Before anything is known: a device is worth what fits, and filling one takes eight cores.
     fn default() -> Worth {
         let (fillings, ..) = fillings(&BTreeMap::from([(WHOLE, [1.0, 8000.0, 30_000.0])]));
-        Worth { fillings, named: Vec::new(), several: Vec::new(), pack: 0.0 }
+        Worth { fillings, named: Vec::new(), several: Several::default(), pack: Pack::default() }
     }
 }
 
@@ -163,10 +161,9 @@ fn fillings(demand: &BTreeMap<usize, [f64; 3]>) -> (Vec<Filling>, Vec<usize>) {
     (best.iter().map(narrow).collect(), sizes)
 }
 
-/// Requests that cannot be served by just any device.
+/// Requests for one device that cannot be served by just any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Reserved {
-    devices: u32,
     size: usize,
     rule: u32,
 }
@@ -175,10 +172,10 @@ impl Worth {
     /// The tables for this mix, on what is left of this cluster.
     pub fn of(snapshot: &Snapshot, mix: &Mix) -> Worth {
         let models = snapshot.models();
-        // What is left, by model and remainder, and by model and number of free devices of a node.
+        // What is left, by model and remainder, and by model the free devices of each node.
         let mut remainders = vec![vec![0u32; WHOLE + 1]; models.len()];
-        let mut frees = vec![[0u32; MANY + 1]; models.len()];
-        let (mut memory, mut devices) = (0u128, 0u64);
+        let mut rooms = vec![Vec::new(); models.len()];
+        let (mut cpu, mut memory, mut devices) = (0u64, 0u128, 0u64);
         for (_, state) in snapshot.nodes() {
             let mut free = BTreeMap::<u16, usize>::new();
             for (device, book) in own(state) {
@@ -188,8 +185,11 @@ impl Worth {
                 memory += u128::from(book.memory.0);
                 devices += 1;
             }
+            let all = state.node().allocatable.cpu;
+            cpu = cpu.saturating_add(all);
             for (model, free) in free {
-                frees[usize::from(model)][free.min(MANY)] += 1;
+                rooms[usize::from(model)]
+                    .push(Room { free: free.min(MANY), cpu: all.saturating_sub(state.used().cpu) });
             }
         }
         let typical = ((memory / u128::from(devices.max(1))) as u64 >> 20).max(1);
@@ -199,6 +199,7 @@ impl Worth {
         let mut demand = BTreeMap::<usize, [f64; 3]>::new();
         let mut sizes = BTreeMap::<usize, f64>::new();
         let mut reserved = BTreeMap::<Reserved, (f64, f64)>::new();
+        let mut wants = Vec::new();
         let total: f64 = mix.counts.values().map(|count| *count as f64).sum();
         for (shape, count) in mix.counts.iter().filter(|(shape, _)| shape.devices > 0) {
             let by_memory = (shape.device_memory * 1000).div_ceil(typical).min(1000) as usize;
@@ -213,8 +214,12 @@ impl Worth {
             entry[1] += count * shape.cpu as f64;
             entry[2] += count * shape.memory as f64;
             let rule = &mix.rules[shape.rule as usize];
-            if shape.devices > 1 || !(rule.only.is_empty() && rule.avoid.is_empty()) {
-                let class = Reserved { devices: shape.devices, size, rule: shape.rule };
+            if shape.devices > 1 {
+                let use_of = size as f64 / 1000.0 * f64::from(shape.devices);
+                let want = Want { devices: shape.devices as usize, cpu: shape.cpu, use_of, share: count / total };
+                wants.push((want, accepts[shape.rule as usize].as_slice()));
+            } else if !(rule.only.is_empty() && rule.avoid.is_empty()) {
+                let class = Reserved { size, rule: shape.rule };
                 let entry = reserved.entry(class).or_default();
                 *entry = (entry.0 + count / total, entry.1 + count / total * shape.cpu as f64);
             }
@@ -224,23 +229,28 @@ impl Worth {
         } else {
             Worth { fillings: fillings(&demand).0, ..Worth::default() }
         };
-        worth.pack = PACK * mix.turnover();
-        worth.expect_next(&sizes, NEXT * f64::from(mix.turnover()));
+        let turnover = f64::from(mix.turnover());
+        let asked_cpu: f64 = mix.counts.iter().map(|(shape, count)| *count as f64 * shape.cpu as f64).sum();
+        let asked_devices: f64 = demand.iter().map(|(size, [count, ..])| *size as f64 / 1000.0 * count).sum();
+        let part = |asked: f64, of: u64| asked / of.max(1) as f64;
+        if asked_devices > 0.0 {
+            worth.pack = Pack::of(turnover, part(asked_cpu, cpu) / part(asked_devices, devices));
+        }
+        worth.expect_next(&sizes, NEXT * turnover);
         worth.named = vec![vec![Usable::default(); WHOLE + 1]; models.len()];
-        worth.several = vec![[Usable::default(); MANY + 1]; models.len()];
         let left: f64 = remainders
             .iter()
             .flat_map(|by| by.iter().enumerate())
             .map(|(r, n)| r as f64 * f64::from(*n) / 1000.0)
             .sum();
         for (class, (share, cpu)) in reserved {
-            worth.reserve(class, share, cpu / share, left, &accepts[class.rule as usize], &remainders, &frees);
+            worth.reserve(class, share, cpu / share, left, &accepts[class.rule as usize], &remainders);
         }
+        worth.several = Several::of(&wants, &rooms, left);
         // So far the CPU was weighted by value.
         let settle =
             |usable: &mut Usable| usable.cpu = if usable.value > 0.0 { usable.cpu / usable.value } else { 0.0 };
         worth.named.iter_mut().flatten().for_each(settle);
-        worth.several.iter_mut().flatten().for_each(settle);
         worth
     }
 
@@ -259,7 +269,6 @@ impl Worth {
     }
 
     /// Adds what leftovers are worth to a class of requests: its share of the pods, times how scarce what it can use is.
-    #[expect(clippy::too_many_arguments, reason = "they are the columns of one table, used once")]
     fn reserve(
         &mut self,
         class: Reserved,
@@ -268,29 +277,17 @@ impl Worth {
         left: f64,
         accepted: &[bool],
         remainders: &[Vec<u32>],
-        frees: &[[u32; MANY + 1]],
     ) {
-        let k = class.devices as usize;
-        // How many of the class find room, in a number of free devices or in one remainder.
-        let in_free = |free: usize| (free / k) as f64;
-        let in_remainder = |r: usize| (r / class.size) as f64;
-        let one = class.size as f64 / 1000.0 * k as f64;
+        // How many of the class find room in a remainder.
+        let fit = |r: usize| (r / class.size) as f64;
+        let one = class.size as f64 / 1000.0;
         let own = || (0..accepted.len()).filter(|model| accepted[*model]);
-        let pods: f64 = if k > 1 {
-            own().flat_map(|m| frees[m].iter().enumerate()).map(|(free, n)| in_free(free) * f64::from(*n)).sum()
-        } else {
-            own().flat_map(|m| remainders[m].iter().enumerate()).map(|(r, n)| in_remainder(r) * f64::from(*n)).sum()
-        };
-        let weight = if k > 1 { SEVERAL } else { NAMED } * share * left / (pods * one).max(1.0);
-        let add = |usable: &mut Usable, pods: f64| {
-            let value = (weight * one * pods) as f32;
-            *usable = usable.plus(Usable { value, cpu: value * (cpu * pods) as f32 });
-        };
+        let pods: f64 = own().flat_map(|m| remainders[m].iter().enumerate()).map(|(r, n)| fit(r) * f64::from(*n)).sum();
+        let weight = NAMED * share * left / (pods * one).max(1.0);
         for model in own() {
-            if k > 1 {
-                self.several[model].iter_mut().enumerate().for_each(|(free, usable)| add(usable, in_free(free)));
-            } else {
-                self.named[model].iter_mut().enumerate().for_each(|(r, usable)| add(usable, in_remainder(r)));
+            for (r, usable) in self.named[model].iter_mut().enumerate() {
+                let value = (weight * one * fit(r)) as f32;
+                *usable = usable.plus(Usable { value, cpu: value * (cpu * fit(r)) as f32 });
             }
         }
     }
@@ -303,25 +300,22 @@ impl Worth {
         self.named.get(usize::from(model)).map_or(Usable::default(), |by| by[usize::from(left).min(WHOLE)])
     }
 
-    /// What so many wholly free devices of a model are worth to requests for several devices.
-    fn several_of(&self, model: u16, free: usize) -> Usable {
-        self.several.get(usize::from(model)).map_or(Usable::default(), |by| by[free.min(MANY)])
-    }
-
-    /// What a node is still worth to requests for several devices, when so many of its free devices are `gone`, which are among `taken`.
-    fn several_without(&self, rest: &Rest, taken: &[(usize, u16)], gone: usize) -> Usable {
+    /// What a node is worth to requests for several devices with so much CPU, when so many of its free devices are `gone`, which are
+    /// among `taken`.
+    fn several(&self, rest: &Rest, cpu: u64, taken: &[(usize, u16)], gone: usize) -> f32 {
         if rest.free == 0 {
-            return Usable::default();
+            return 0.0;
         }
         if rest.uniform {
-            return self.several_of(rest.models[0], usize::from(rest.free) - gone);
+            return self.several.at(rest.models[0], Room { free: usize::from(rest.free) - gone, cpu });
         }
         let is_gone = |d: usize| taken.iter().any(|(device, after)| *device == d && usize::from(*after) < WHOLE);
-        let mut sum = Usable::default();
+        let mut sum = 0.0;
         for (first, model) in rest.models.iter().enumerate() {
             if !rest.models[..first].contains(model) {
                 let own = |d: &usize| rest.models[*d] == *model && usize::from(rest.left[*d]) == WHOLE && !is_gone(*d);
-                sum = sum.plus(self.several_of(*model, (first..rest.left.len()).filter(own).count()));
+                let free = (first..rest.left.len()).filter(own).count();
+                sum += self.several.at(*model, Room { free, cpu });
             }
         }
         sum
@@ -347,9 +341,9 @@ impl Worth {
         }
         (rest.value, rest.needs_cpu, rest.needs_memory, rest.named) = (value, cpu, memory, named);
         rest.free = rest.left.iter().filter(|left| usize::from(**left) == WHOLE).count() as u16;
-        rest.several = self.several_without(rest, &[], 0);
         rest.sum = rest.left.iter().map(|left| f32::from(*left)).sum();
-        rest.whole = self.shared(value, cpu, memory, rest, (0, 0)) + named.with(rest.cpu) + rest.several.with(rest.cpu);
+        let several = self.several(rest, rest.cpu, &[], 0);
+        rest.whole = self.shared(value, cpu, memory, rest, (0, 0)) + named.with(rest.cpu) + several;
     }
 
     /// How good it is to take so much CPU and memory of a node, and to leave so much of these devices. `preference` is the place of
@@ -370,16 +364,10 @@ impl Worth {
             named = Usable { value: named.value + can.value - could.value, cpu: named.cpu + can.cpu - could.cpu };
             gone += usize::from(usize::from(left) == WHOLE && *after < left);
         }
-        let several = if gone == 0 { rest.several } else { self.several_without(rest, taken, gone) };
         let cpu_left = rest.cpu.saturating_sub(cpu);
-        let then = self.shared(value, needs_cpu, needs_memory, rest, (cpu, memory))
-            + named.with(cpu_left)
-            + several.with(cpu_left);
-        let mut loss = rest.whole - then + TOUCHED * touched;
-        if self.pack > 0.0 {
-            let cpu = cpu_left as f32 / LARGE.0;
-            loss += self.pack * (cpu + sum / LARGE.1) / 2.0;
-        }
+        let several = self.several(rest, cpu_left, taken, gone);
+        let then = self.shared(value, needs_cpu, needs_memory, rest, (cpu, memory)) + named.with(cpu_left) + several;
+        let loss = rest.whole - then + TOUCHED * touched + self.pack.loss(!taken.is_empty(), cpu_left, sum);
         // A part of one device goes where it fits most tightly; for whole ones there is no such thing.
         let tight = match taken {
             [(device, after)] if usize::from(rest.left[*device].saturating_sub(*after)) < WHOLE => rest.left[*device],
