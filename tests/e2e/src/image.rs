@@ -10,6 +10,8 @@ use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 use tar::{Builder, EntryType, Header};
 
+use crate::packages;
+
 /// What an image will contain. Paths are absolute; the folders above a file are made.
 #[derive(Debug, Clone, Default)]
 pub struct Image {
@@ -50,8 +52,8 @@ impl Image {
 
     /// Debian's static busybox with all its names in `/bin`; runs a shell that sleeps.
     pub fn busybox() -> anyhow::Result<Self> {
-        let busybox = Path::new("/bin/busybox");
-        ensure!(busybox.exists(), "no {}: install Debian's busybox-static", busybox.display());
+        packages::install_missing(&[packages::BUSYBOX])?;
+        let busybox = Path::new(packages::BUSYBOX.0);
         let names = Command::new(busybox).arg("--list").output().context("could not list busybox's programs")?;
         let mut image = Self::new().file("/bin/busybox", busybox).folder("/tmp", 0o1777).folder("/etc", 0o755);
         for name in String::from_utf8_lossy(&names.stdout).lines().filter(|name| *name != "busybox") {

@@ -6,11 +6,14 @@ use std::sync::Mutex;
 
 use anyhow::{bail, ensure};
 
+/// What pods run.
+pub(crate) const BUSYBOX: (&str, &str) = ("/bin/busybox", "busybox-static");
+
 /// A file that a node needs and the Debian package that brings it.
 const NEEDED: &[(&str, &str)] = &[
     ("/usr/sbin/runc", "runc"),
     ("/usr/lib/cni/bridge", "containernetworking-plugins"),
-    ("/bin/busybox", "busybox-static"),
+    BUSYBOX,
     ("/sbin/ip", "iproute2"),
     ("/usr/bin/nsenter", "util-linux"),
 ];
