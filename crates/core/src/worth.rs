@@ -20,7 +20,7 @@ use crate::ledger::Book;
 use crate::snapshot::{NodeState, Snapshot};
 
 pub use mix::Mix;
-use pack::Pack;
+use pack::{Asked, Pack};
 use prices::WHOLE;
 use several::{Room, Several, Want};
 
@@ -131,13 +131,13 @@ impl Rating {
 impl Default for Worth {
     /// Before anything is known: a device is worth what fits, and filling one takes eight cores.
     fn default() -> Worth {
-        let (fillings, ..) = fillings(&BTreeMap::from([(WHOLE, [1.0, 8000.0, 30_000.0])]));
+        let fillings = fillings(&BTreeMap::from([(WHOLE, [1.0, 8000.0, 30_000.0])]));
         Worth { fillings, named: Vec::new(), several: Several::default(), pack: Pack::default() }
     }
 }
 
 /// Values of all remainders, from how often each size is demanded and the CPU and memory that go with it.
-fn fillings(demand: &BTreeMap<usize, [f64; 3]>) -> (Vec<Filling>, Vec<usize>) {
+fn fillings(demand: &BTreeMap<usize, [f64; 3]>) -> Vec<Filling> {
     let sizes: Vec<usize> = demand.keys().copied().collect();
     let counts: Vec<f64> = demand.values().map(|d| d[0]).collect();
     let prices = prices::prices(&sizes, &counts);
@@ -158,7 +158,7 @@ fn fillings(demand: &BTreeMap<usize, [f64; 3]>) -> (Vec<Filling>, Vec<usize>) {
         cpu: *cpu as f32,
         memory: *memory as f32,
     };
-    (best.iter().map(narrow).collect(), sizes)
+    best.iter().map(narrow).collect()
 }
 
 /// Requests for one device that cannot be served by just any.
@@ -175,7 +175,7 @@ impl Worth {
         // What is left, by model and remainder, and by model the free devices of each node.
         let mut remainders = vec![vec![0u32; WHOLE + 1]; models.len()];
         let mut rooms = vec![Vec::new(); models.len()];
-        let (mut cpu, mut memory, mut devices) = (0u64, 0u128, 0u64);
+        let (mut cpu, mut cpu_beside, mut memory, mut devices) = (0u64, 0u64, 0u128, 0u64);
         for (_, state) in snapshot.nodes() {
             let mut free = BTreeMap::<u16, usize>::new();
             for (device, book) in own(state) {
@@ -187,6 +187,7 @@ impl Worth {
             }
             let all = state.node().allocatable.cpu;
             cpu = cpu.saturating_add(all);
+            cpu_beside = cpu_beside.saturating_add(if free.is_empty() { 0 } else { all });
             for (model, free) in free {
                 rooms[usize::from(model)]
                     .push(Room { free: free.min(MANY), cpu: all.saturating_sub(state.used().cpu) });
@@ -215,8 +216,8 @@ impl Worth {
             entry[2] += count * shape.memory as f64;
             let rule = &mix.rules[shape.rule as usize];
             if shape.devices > 1 {
-                let use_of = size as f64 / 1000.0 * f64::from(shape.devices);
-                let want = Want { devices: shape.devices as usize, cpu: shape.cpu, use_of, share: count / total };
+                let taken = size as f64 / 1000.0 * f64::from(shape.devices);
+                let want = Want { devices: shape.devices as usize, cpu: shape.cpu, taken, share: count / total };
                 wants.push((want, accepts[shape.rule as usize].as_slice()));
             } else if !(rule.only.is_empty() && rule.avoid.is_empty()) {
                 let class = Reserved { size, rule: shape.rule };
@@ -227,15 +228,18 @@ impl Worth {
         let mut worth = if demand.is_empty() {
             Worth::default()
         } else {
-            Worth { fillings: fillings(&demand).0, ..Worth::default() }
+            Worth { fillings: fillings(&demand), ..Worth::default() }
         };
         let turnover = f64::from(mix.turnover());
         let asked_cpu: f64 = mix.counts.iter().map(|(shape, count)| *count as f64 * shape.cpu as f64).sum();
+        let asked_beside: f64 = demand.values().map(|[_, cpu, _]| cpu).sum();
         let asked_devices: f64 = demand.iter().map(|(size, [count, ..])| *size as f64 / 1000.0 * count).sum();
-        let part = |asked: f64, of: u64| asked / of.max(1) as f64;
-        if asked_devices > 0.0 {
-            worth.pack = Pack::of(turnover, part(asked_cpu, cpu) / part(asked_devices, devices));
-        }
+        let asked = Asked {
+            cpu: (asked_cpu, cpu),
+            cpu_beside_devices: (asked_beside, cpu_beside),
+            devices: (asked_devices, devices),
+        };
+        worth.pack = Pack::of(turnover, &asked);
         worth.expect_next(&sizes, NEXT * turnover);
         worth.named = vec![vec![Usable::default(); WHOLE + 1]; models.len()];
         let left: f64 = remainders

@@ -10,17 +10,17 @@ pub(super) struct Want {
     pub(super) devices: usize,
     /// CPU it needs, in thousandths of a core.
     pub(super) cpu: u64,
-    /// How much of the devices it uses, in devices.
-    pub(super) use_of: f64,
+    /// How much is taken of them in all, in devices: not always whole ones.
+    pub(super) taken: f64,
     /// Its share of all pods.
     pub(super) share: f64,
 }
 
 impl Want {
     /// How many of the kind find room.
-    fn fit(&self, free: usize, cpu: u64) -> u64 {
-        let by_devices = (free / self.devices) as u64;
-        cpu.checked_div(self.cpu).map_or(by_devices, |by_cpu| by_devices.min(by_cpu))
+    fn fit(&self, room: &Room) -> u64 {
+        let by_devices = (room.free / self.devices) as u64;
+        room.cpu.checked_div(self.cpu).map_or(by_devices, |by_cpu| by_devices.min(by_cpu))
     }
 }
 
@@ -33,31 +33,26 @@ pub(super) struct Room {
 
 /// A value that grows with the CPU there is: from so much CPU on, so much.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Steps {
-    from: Vec<u64>,
-    value: Vec<f32>,
-}
+struct Steps(Vec<(u64, f32)>);
 
 impl Steps {
     fn of(mut gains: Vec<(u64, f64)>) -> Steps {
         gains.sort_unstable_by_key(|(cpu, _)| *cpu);
-        let (mut steps, mut sum) = (Steps::default(), 0.0);
+        let (mut steps, mut sum) = (Vec::<(u64, f32)>::new(), 0.0);
         for (cpu, gain) in gains {
             sum += gain;
-            if steps.from.last() == Some(&cpu) {
-                steps.from.pop();
-                steps.value.pop();
+            match steps.last_mut() {
+                Some((from, value)) if *from == cpu => *value = sum as f32,
+                _ => steps.push((cpu, sum as f32)),
             }
-            steps.from.push(cpu);
-            steps.value.push(sum as f32);
         }
-        steps
+        Steps(steps)
     }
 
     fn at(&self, cpu: u64) -> f32 {
-        match self.from.partition_point(|from| *from <= cpu) {
+        match self.0.partition_point(|(from, _)| *from <= cpu) {
             0 => 0.0,
-            n => self.value[n - 1],
+            n => self.0[n - 1].1,
         }
     }
 }
@@ -73,8 +68,8 @@ impl Several {
         let mut gains = vec![vec![Vec::new(); MANY + 1]; rooms.len()];
         for (want, accepted) in wants {
             let own = || (0..rooms.len()).filter(|model| accepted[*model]);
-            let fit: u64 = own().flat_map(|model| &rooms[model]).map(|room| want.fit(room.free, room.cpu)).sum();
-            let value = SEVERAL * want.share * want.use_of * left / (fit as f64 * want.use_of).max(1.0);
+            let fit: u64 = own().flat_map(|model| &rooms[model]).map(|room| want.fit(room)).sum();
+            let value = SEVERAL * want.share * want.taken * left / (fit as f64 * want.taken).max(1.0);
             for model in own() {
                 for (free, gains) in gains[model].iter_mut().enumerate() {
                     gains.extend((1..=free / want.devices).map(|n| ((n as u64).saturating_mul(want.cpu), value)));
@@ -100,7 +95,7 @@ mod tests {
 
     /// Half of all pods want four devices and eight cores, on one model of two; ten free devices' worth is left.
     fn several(rooms: &[Room]) -> Several {
-        let want = Want { devices: 4, cpu: 8000, use_of: 4.0, share: 0.5 };
+        let want = Want { devices: 4, cpu: 8000, taken: 4.0, share: 0.5 };
         Several::of(&[(want, &[true, false])], &[rooms.to_vec(), rooms.to_vec()], 10.0)
     }
 
