@@ -258,6 +258,9 @@ impl Books {
         if working > 0 && !full {
             self.gap = self.gap.saturating_add(elapsed);
         }
+        if self.pot > 0 && self.settle_what_ran_on(lanes, mine, seen) {
+            return;
+        }
         let over = working == 0 || (working == 1 && completed);
         if self.pot > 0 && (over || self.pot >= LONGEST_POT) {
             self.share_out(lanes, mine, over);
@@ -268,6 +271,30 @@ impl Books {
                 lanes[i].account.alone = (long && goes_on).then(Alone::default);
             }
         }
+    }
+
+    /// A card finishes the chunk it is at before it goes over to somebody else. Where what ran on behind a closed gate ends, and nobody
+    /// completed anything beside it, all the time was its own, whatever its work usually takes; and the next one begins now.
+    fn settle_what_ran_on(&mut self, lanes: &mut [Lane], mine: &[usize], seen: &[Seen]) -> bool {
+        let ended = |i: usize| !lanes[i].open && lanes[i].account.in_flight == 0 && lanes[i].done(&seen[i]) > 0;
+        let Some(&last) = mine.iter().find(|&&i| lanes[i].works && ended(i)) else { return false };
+        let others = || mine.iter().copied().filter(|&i| i != last && lanes[i].account.pot.takes_part);
+        let alone = others().all(|i| lanes[i].account.pot.done == 0 && lanes[i].open && lanes[i].seen.queued > 0);
+        // Long work is stopped in the middle, and others go on with theirs meanwhile.
+        let short = others().chain([last]).all(|i| lanes[i].longest_chunk_time() <= SHORT);
+        if !alone || !short || self.gap > self.pot / GAPPY {
+            return false;
+        }
+        let next = others().next();
+        lanes[last].charge(self.pot);
+        self.busy = self.busy.saturating_add(self.pot);
+        leave_pot(&mut lanes[last], true, false, true);
+        if let Some(next) = next {
+            lanes[next].account.pot = InPot::default();
+            lanes[next].account.alone = Some(Alone { fresh_start: true, ..Alone::default() });
+        }
+        (self.pot, self.gap) = (0, 0);
+        true
     }
 
     /// One lane alone, nothing in the pot. `false` if its time cannot be told from gaps yet.

@@ -130,6 +130,12 @@ impl Lane {
         self.seen.queued > 0 || (self.seen.filling > 0 && self.still < self.patience())
     }
 
+    /// It has chunks for the card, or one that is large enough to be one: a graph is launched as a whole.
+    pub(crate) fn is_full(&self) -> bool {
+        let takes = self.account.cost.get().unwrap_or(0).saturating_mul(u64::from(self.seen.filling));
+        self.seen.queued > 0 || (self.seen.filling >= self.chunk_units.max(1) && self.still < takes)
+    }
+
     fn patience(&self) -> Ns {
         let work = self.account.cost.get().unwrap_or(1_000_000).saturating_mul(u64::from(self.seen.filling));
         work.saturating_mul(4).clamp(2_000_000, 1_000_000_000)
@@ -164,6 +170,9 @@ pub(crate) struct Tenant {
     pub(crate) last_full: Ns,
     /// Last completed something, or had nothing to complete.
     pub(crate) last_moved: Ns,
+    /// When it last ran out of work, and how long it usually takes to come back.
+    pub(crate) out_since: Option<Ns>,
+    pub(crate) gap: Ns,
     pub(crate) wants: bool,
     pub(crate) ready: bool,
     /// Ready, and worth taking the card from somebody who has work.
@@ -310,6 +319,8 @@ impl Domain {
             last_work: None,
             last_full: 0,
             last_moved: 0,
+            out_since: None,
+            gap: 0,
             wants: false,
             ready: false,
             pressing: false,

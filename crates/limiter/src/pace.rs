@@ -7,6 +7,8 @@ use crate::turn;
 /// How long a measured cost is believed in. After that chunks become finer, and a tenant is made to gather a few of them, so that
 /// one can be timed from end to end.
 const STALE: Ns = 1_000_000_000;
+/// For how long chunks are finer then, each time.
+const TIMING: Ns = 100_000_000;
 /// How long after the last contention chunks stay fine.
 const REMEMBERED: Ns = 1_000_000_000;
 /// How long after the last contention looks stay close.
@@ -18,6 +20,11 @@ impl Lane {
     /// Was what its work costs last measured too long ago?
     pub(crate) fn is_stale(&self, now: Ns) -> bool {
         now.saturating_sub(self.measured_at) > STALE
+    }
+
+    /// Should its chunks be finer, so that it can be timed? Who cannot be timed even so is not kept at them: they cost.
+    fn should_be_timed(&self, now: Ns) -> bool {
+        self.is_stale(now) && now.saturating_sub(self.measured_at) % STALE < TIMING
     }
 
     /// Should it not have a turn yet, because some chunks are to run one after the other in it?
@@ -66,7 +73,7 @@ pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
         let target = match (others, domain.slack[card].is_there()) {
             // Nobody waits for a turn, costs are not measured, and programs that are held up by launching feel every boundary.
             (true, true) => target,
-            (true, false) if lane.is_stale(now) => target / 4,
+            (true, false) if lane.should_be_timed(now) => target / 4,
             _ => target * small / 1000,
         };
         // Chunks of several streams are in flight together.

@@ -15,6 +15,15 @@ const DEEP: Ns = 1_000_000;
 /// ... if it is there for more than this part of the time.
 const KEPT: u64 = 200;
 
+/// Programs of several streams are kept back on the CPU while it is not their turn, and cannot submit meanwhile. Where all are of that
+/// kind for this part of the time ...
+const BROAD: u64 = 800;
+/// ... and the card has full chunks to do for less than this part of it, submitting is what takes them so long, and turns would only
+/// make it longer.
+const THIN: u64 = 750;
+/// In company each waits for the others' work, and its queue says less.
+const KEPT_IN_COMPANY: u64 = 800;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slack {
     room: bool,
@@ -24,6 +33,27 @@ pub(crate) struct Slack {
     last: Ns,
     /// Time with a deep queue since.
     deep: Ns,
+    /// Time since in which the card had full chunks to do.
+    full: Ns,
+    /// Time since in which all who worked did in several streams.
+    broad: Ns,
+}
+
+/// What a card has to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// Several want it.
+    pub(crate) contended: bool,
+    /// What it had worked in all.
+    pub(crate) busy: Ns,
+    /// What is queued takes so long.
+    pub(crate) queued: Ns,
+    /// Full chunks wait behind open gates.
+    pub(crate) full: bool,
+    /// All who work do in several streams.
+    pub(crate) broad: bool,
+    /// Somebody comes off worse than it was promised.
+    pub(crate) aggrieved: bool,
 }
 
 impl Slack {
@@ -32,21 +62,34 @@ impl Slack {
         self.room
     }
 
-    /// A look at `now`, when the card had worked for `busy` in all, and what is queued takes so long.
-    pub(crate) fn look(&mut self, now: Ns, contended: bool, busy: Ns, queued: Ns) {
+    /// A look at `now`.
+    pub(crate) fn look(&mut self, now: Ns, load: Load) {
         let since_last = now.saturating_sub(self.last);
         self.last = now;
-        if queued >= DEEP {
+        if load.queued >= DEEP {
             self.deep = self.deep.saturating_add(since_last);
         }
+        if load.full {
+            self.full = self.full.saturating_add(since_last);
+        }
+        if load.broad {
+            self.broad = self.broad.saturating_add(since_last);
+        }
         let time = now.saturating_sub(self.since);
-        if contended && time < WINDOW {
+        if load.contended && time < WINDOW {
             return;
         }
-        let part = busy.saturating_sub(self.busy).saturating_mul(1000) / time.max(1);
-        let kept = self.deep.saturating_mul(1000) / time.max(1);
-        self.room = contended && kept < KEPT && part < if self.room { FULL } else { ROOM };
-        (self.since, self.busy, self.deep) = (now, busy, 0);
+        let part = |of: Ns| of.saturating_mul(1000) / time.max(1);
+        let (busy, deep) = (part(load.busy.saturating_sub(self.busy)), part(self.deep));
+        let broad = part(self.broad) > BROAD;
+        self.room = load.contended
+            && if self.room {
+                (deep < KEPT && busy < FULL) || (broad && deep < KEPT_IN_COMPANY && !load.aggrieved)
+            } else {
+                deep < KEPT && (busy < ROOM || (broad && part(self.full) < THIN))
+            };
+        (self.since, self.busy) = (now, load.busy);
+        (self.deep, self.full, self.broad) = (0, 0, 0);
     }
 }
 
@@ -60,7 +103,7 @@ mod tests {
         let mut busy = 0;
         let mut look = |slack: &mut Slack, at: Ns, part: Ns| {
             busy += part * WINDOW / 1000;
-            slack.look(at * WINDOW, true, busy, 0);
+            slack.look(at * WINDOW, Load { contended: true, busy, ..Load::default() });
             slack.is_there()
         };
         assert!(!look(&mut slack, 1, 1000), "a full card has none");
@@ -68,7 +111,7 @@ mod tests {
         assert!(look(&mut slack, 3, 900), "what is nearly full stays as it was");
         assert!(!look(&mut slack, 4, 980));
         assert!(!look(&mut slack, 5, 900));
-        slack.look(6 * WINDOW, false, 0, 0);
+        slack.look(6 * WINDOW, Load::default());
         assert!(!slack.is_there(), "whoever comes next begins with turns");
     }
 
@@ -76,8 +119,31 @@ mod tests {
     fn there_is_none_with_somebody_who_keeps_a_queue() {
         let mut slack = Slack::default();
         for at in 1..100 {
-            slack.look(at * WINDOW / 10, true, 0, if at % 10 < 4 { 2 * DEEP } else { 0 });
+            let queued = if at % 10 < 4 { 2 * DEEP } else { 0 };
+            slack.look(at * WINDOW / 10, Load { contended: true, queued, ..Load::default() });
             assert!(!slack.is_there());
         }
+    }
+
+    #[test]
+    fn programs_that_take_long_to_submit_in_several_streams_run_side_by_side_while_nobody_is_hurt() {
+        let mut slack = Slack::default();
+        let look = |slack: &mut Slack, at: Ns, load: Load| {
+            slack.look(at * WINDOW, Load { contended: true, busy: at * WINDOW, ..load });
+            slack.is_there()
+        };
+        assert!(!look(&mut slack, 1, Load { broad: true, full: true, ..Load::default() }), "they keep the card busy");
+        assert!(!look(&mut slack, 2, Load::default()), "of one stream each");
+        assert!(look(&mut slack, 3, Load { broad: true, ..Load::default() }));
+        assert!(
+            look(&mut slack, 4, Load { broad: true, full: true, ..Load::default() }),
+            "in company it is always full"
+        );
+        assert!(!look(&mut slack, 5, Load { broad: true, aggrieved: true, ..Load::default() }));
+        assert!(look(&mut slack, 6, Load { broad: true, ..Load::default() }));
+        assert!(
+            !look(&mut slack, 7, Load { broad: true, queued: 2 * DEEP, ..Load::default() }),
+            "somebody keeps a queue"
+        );
     }
 }

@@ -53,9 +53,9 @@ impl Default for Tuning {
         Tuning {
             chunk: 500 * US,
             sparse_chunk: 20 * MS,
-            turn: 4 * MS,
+            turn: 5 * MS,
             guest_turn: 300 * US,
-            lead: 4 * MS,
+            lead: 5 * MS,
             drain: 30 * US,
             anticipation: 1_000 * US,
             ripe: 200 * US,

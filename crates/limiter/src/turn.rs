@@ -3,16 +3,30 @@
 use alloc::vec::Vec;
 
 use crate::domain::{Domain, Lane, Tenant};
+use crate::slack::Load;
 use crate::{Ns, domain};
 
 /// A tenant that missed more than this is protected from guests.
 const GRIEVED: i64 = 2_000_000;
+
+/// To go over to another program and back takes a card this long.
+const THERE_AND_BACK: Ns = 300_000;
+/// A gap of this length is as good as any longer one.
+const LONG_GAP: Ns = 2_000_000;
 
 /// A guest's first chunk is waited for, if it takes no longer than this.
 const FIRST_CHUNK: Ns = 1_000_000;
 /// So long a turn waits for what is left of the one before, and for two of its chunks where those are long.
 const RESIDUE: Ns = 1_500_000;
 const LONG_RESIDUE: Ns = 12_000_000;
+
+impl Tenant {
+    /// How long to wait for it when it has run out of work, if it is not worth the while to give the card to somebody else.
+    fn soon_back(&self) -> Option<Ns> {
+        (!self.thought.mostly() && self.gap > 0 && self.gap < THERE_AND_BACK)
+            .then(|| (2 * self.gap).min(THERE_AND_BACK))
+    }
+}
 
 /// Brings up to date who wants a card, and holds virtual times within their bounds.
 pub(crate) fn look(domain: &mut Domain, now: Ns) {
@@ -39,7 +53,7 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
         for &lane in &tenant.lanes {
             let lane = &mut domain.lanes[lane];
             work |= lane.has_work();
-            full |= lane.seen.queued > 0;
+            full |= lane.is_full();
             wait |= lane.runs_on(tuning.turn);
             wait |= lane.gathers(now);
             if lane.still == 0 {
@@ -49,15 +63,20 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
         if work {
             tenant.last_work = Some(now);
             tenant.ready_since.get_or_insert(now);
+            if let Some(since) = tenant.out_since.take() {
+                tenant.gap = (3 * tenant.gap + now.saturating_sub(since).min(LONG_GAP)) / 4;
+            }
         } else {
             tenant.ready_since = None;
             tenant.last_moved = now;
+            tenant.out_since.get_or_insert(now);
         }
         if full {
             tenant.last_full = now;
         }
         let since = tenant.ready_since.map_or(0, |since| now.saturating_sub(since));
         let hold = if tenant.owner && tenant.grievance > GRIEVED { tuning.anticipation } else { tuning.hold };
+        let hold = hold.max(tenant.soon_back().unwrap_or(0));
         tenant.wants = tenant.last_work.is_some_and(|last| now.saturating_sub(last) < hold);
         tenant.ready = (full || (work && since >= tuning.ripe)) && !wait;
         // Nobody waits for a chunk that is still being filled; the longer it fills, the fewer switches.
@@ -105,9 +124,16 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
         *at = Some(now);
     }
     for (card, &contended) in contended.iter().enumerate() {
-        let busy = domain.books[card].so_far();
-        let queued = domain.cards[card].iter().map(|&lane| domain.lanes[lane].queued_time()).sum();
-        domain.slack[card].look(now, contended, busy, queued);
+        let lanes = || domain.cards[card].iter().map(|&lane| &domain.lanes[lane]);
+        let load = Load {
+            contended,
+            busy: domain.books[card].so_far(),
+            queued: lanes().map(Lane::queued_time).sum(),
+            full: lanes().any(|lane| lane.open && lane.seen.queued > 0),
+            broad: lanes().filter(|lane| lane.has_work()).all(|lane| lane.seen.streams > 1),
+            aggrieved: lanes().any(|lane| domain.tenants[lane.tenant].grievance > GRIEVED),
+        };
+        domain.slack[card].look(now, load);
     }
     for i in 0..domain.tenants.len() {
         let tenant = &mut domain.tenants[i];
@@ -216,8 +242,15 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     let host = &domain.tenants[owner];
     let turn = now.saturating_sub(host.turn_began);
     let ahead = rank(domain, candidate) > rank(domain, owner) || domain.tenants[candidate].is_fast_enough();
-    // A host that comes off badly by its guests keeps the card through its short gaps.
-    let drain = if ahead && host.grievance > GRIEVED { tuning.anticipation } else { tuning.drain };
+    let lead = virt(domain, host).saturating_sub(virt(domain, &domain.tenants[candidate]));
+    let due = lead > i64::try_from(tuning.lead).unwrap_or(i64::MAX) && turn >= shortest_turn(domain, host);
+    // A host that comes off badly by its guests keeps the card through its short gaps. So does one that is back before the card has
+    // gone over to somebody else and back, unless that one's turn has come.
+    let drain = match host.soon_back() {
+        _ if ahead && host.grievance > GRIEVED => tuning.anticipation,
+        Some(soon) if !due => soon,
+        _ => tuning.drain,
+    };
     let next = &domain.tenants[candidate];
     let may_hurry = drain == tuning.drain && next.shares.request > 0 && !next.thought.mostly();
     let rests = may_hurry && is_about_to_rest(domain, host);
@@ -235,11 +268,10 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     if host.grievance > GRIEVED && next.is_fast_enough() {
         return false;
     }
-    let ((host_class, host_virt), (class, virt)) = (rank(domain, owner), rank(domain, candidate));
+    let (host_class, class) = (host.shares.request == 0, next.shares.request == 0);
     if host_class != class {
         return host_class && turn >= tuning.guest_turn;
     }
-    let lead = host_virt.saturating_sub(virt);
     if host.guest {
         // Sent off before its first chunk is through, it would have kept the card from others for nothing.
         let served = completed(domain, owner) != host.done_before;
@@ -257,7 +289,7 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
         };
         lead > 0 && turn >= shortest
     } else {
-        lead > i64::try_from(tuning.lead).unwrap_or(i64::MAX) && turn >= shortest_turn(domain, host)
+        due
     }
 }
 

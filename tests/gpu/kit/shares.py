@@ -15,7 +15,7 @@ from tenants import HERE, LIBRARY, Arbiter, Gone, Tenant
 GPU_BOUND = ("mm", "graph", "long")
 SETTLE = 0.7  # seconds at the beginning of a run that are not judged
 PAIRS = 40  # native and held, one after the other
-ROUNDS = 12  # unmanaged and shared, one after the other, of 0.7 s each
+ROUNDS = int(os.environ.get("ROUNDS", "12"))  # unmanaged and shared, one after the other, of 0.7 s each
 FULL = 102.0  # percent of alone: who is no faster in all without Divvy than alone has the card as its bottleneck
 
 
@@ -309,6 +309,19 @@ class Stage:
 
         self.trial(case, 20, what)
 
+    def boundary_cost(self):
+        case = "boundary cost"
+
+        def what():
+            program = "/tmp/divvy-gpu-boundary"
+            subprocess.run(["cc", "-std=gnu11", "-O2", "-o", program, os.path.join(HERE, "../c/boundary.c"), "-ldl", "-lpthread"], check=True)
+            said = subprocess.run([program], capture_output=True, text=True, timeout=60).stdout.split()
+            alone, beside = [float(us) for us in said[1:3]], [float(us) for us in said[4:6]]
+            told = f"{alone[0]:.1f} us of the GPU and {alone[1]:.1f} of the CPU; beside somebody who waits {beside[0]:.1f} and {beside[1]:.1f}"
+            self.book.add(case, told, "<= 3 us of each", max(alone + beside) <= 3.0)
+
+        self.trial(case, 5, what)
+
 
 def rate_of(said):
     return said["count"] / said["seconds"]
@@ -379,6 +392,7 @@ def run(book, deadline, only):
         stage.shared([("graph", 100, 1000), ("graph", 900, 1000)], 8)
         stage.shared([("long", 100, 1000), ("long", 900, 1000)], 8)
         stage.launch_cost()
+        stage.boundary_cost()
         for kind in ("graph", "decode"):
             stage.overhead(kind)
         stage.lone("small", 300)

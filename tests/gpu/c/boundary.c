@@ -1,0 +1,93 @@
+// What a boundary between two chunks costs: a stream write and a stream wait in one call, as the library puts them there, on a page of
+// the host. Told alone, and beside a program that waits at its gate with work queued. In microseconds: of the GPU, and of the CPU.
+#include "spin.h"
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+enum { KERNELS = 200, US = 50, ROUNDS = 7 };
+typedef struct { volatile uint32_t go, gate, closed, completed, step; } Page;
+static Page *page;
+static CUfunction spin;
+static CUstream stream;
+
+static CUstreamBatchMemOpParams operation(unsigned what, volatile uint32_t *word, uint32_t value) {
+  CUstreamBatchMemOpParams made;
+  memset(&made, 0, sizeof made);
+  made.write.operation = what; // 1: wait, 2: write
+  made.write.address = (CUdeviceptr)(uintptr_t)word;
+  made.write.value = value;
+  made.write.flags = what == 1; // equal
+  return made;
+}
+
+static void wait_for(volatile uint32_t *word) {
+  CUstreamBatchMemOpParams wait = operation(1, word, 1);
+  MUST(cuStreamBatchMemOp_v2(stream, 1, &wait, 0));
+}
+
+static void set_up(void) {
+  begin(0);
+  MUST(cuMemHostRegister_v2(page, 4096, 2)); // seen by the device
+  spin = spin_kernel();
+  MUST(cuStreamCreate(&stream, 1));
+  for (int i = 0; i < 20; i++) MUST(launch_spin(spin, US, stream));
+  MUST(cuStreamSynchronize(stream));
+}
+
+static void step(uint32_t n) { page->step = n; }
+static void await_step(uint32_t n) { while (page->step < n) usleep(1000); }
+
+// Kernels that begin together, with or without a boundary before each: seconds of the GPU, and of the CPU to submit them.
+static void series(int boundaries, double *gpu, double *cpu) {
+  page->go = 0;
+  wait_for(&page->go);
+  double begun = now_seconds();
+  for (uint32_t i = 0; i < KERNELS; i++) {
+    CUstreamBatchMemOpParams both[] = {operation(2, &page->completed, i), operation(1, &page->gate, 1)};
+    if (boundaries) MUST(cuStreamBatchMemOp_v2(stream, 2, both, 0));
+    MUST(launch_spin(spin, US, stream));
+  }
+  double submitted = now_seconds();
+  page->go = 1;
+  MUST(cuStreamSynchronize(stream));
+  *cpu = submitted - begun;
+  *gpu = now_seconds() - submitted;
+}
+
+static void tell(const char *when) {
+  double best[2][2] = {{1e9, 1e9}, {1e9, 1e9}};
+  for (int round = 0; round < ROUNDS; round++)
+    for (int boundaries = 0; boundaries < 2; boundaries++) {
+      double gpu, cpu;
+      series(boundaries, &gpu, &cpu);
+      if (gpu < best[boundaries][0]) best[boundaries][0] = gpu;
+      if (cpu < best[boundaries][1]) best[boundaries][1] = cpu;
+    }
+  printf("%s %.2f %.2f\n", when, (best[1][0] - best[0][0]) / KERNELS * 1e6, (best[1][1] - best[0][1]) / KERNELS * 1e6);
+}
+
+int main(void) {
+  page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pid_t other = fork();
+  if (!other) {
+    await_step(1);
+    set_up();
+    wait_for(&page->closed);
+    for (int i = 0; i < 100; i++) MUST(launch_spin(spin, US, stream));
+    step(2);
+    await_step(3);
+    MUST(cuStreamSynchronize(stream));
+    _exit(0);
+  }
+  page->gate = 1;
+  set_up();
+  tell("alone");
+  step(1);
+  await_step(2);
+  tell("beside");
+  page->closed = 1;
+  step(3);
+  int status;
+  waitpid(other, &status, 0);
+  return status != 0;
+}
