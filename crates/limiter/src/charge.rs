@@ -452,6 +452,13 @@ impl Books {
         }
     }
 
+    /// Time in which the card rested, kept by one for whom that was the better.
+    pub(crate) fn charge_rest(&mut self, lane: &mut Lane, elapsed: Ns) {
+        lane.charge(elapsed);
+        lane.account.paid = 0;
+        self.busy = self.busy.saturating_add(elapsed);
+    }
+
     /// Time the card worked, with what is not shared out yet.
     pub(crate) fn so_far(&self) -> Ns {
         self.busy.saturating_add(self.pot.saturating_sub(self.gap))

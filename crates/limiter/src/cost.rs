@@ -19,6 +19,10 @@ const QUITE_DIFFERENT: u64 = 4;
 const LONG: Ns = 5_000_000;
 /// No launch costs less.
 const LEAST: Ns = 500;
+/// As much work is remembered of what was measured before ...
+const REMEMBERED: Ns = 6_000_000;
+/// ... and so long a measurement is believed whatever it says.
+const TELLING: Ns = 400_000;
 /// From the arbiter's store to the first work behind the gate, at the least.
 const OPENING: Ns = 10_000;
 
@@ -88,9 +92,15 @@ impl UnitCost {
 
     fn blend(&mut self, time: Ns, units: u32) {
         let sample = sample(time, units);
-        // Kernels of another kind are not approached, they are believed.
+        // Kernels of another kind are not approached, they are believed. But a program has long and short ones side by side, and a
+        // moment of one sort says little.
         let alike = sample < self.ns.saturating_mul(2) && self.ns < sample.saturating_mul(2);
-        self.ns = if alike { (3 * self.ns + sample) / 4 } else { sample };
+        let telling = !self.firm || time >= TELLING;
+        self.ns = match alike {
+            true => (3 * self.ns + sample) / 4,
+            false if telling || self.ns == 0 => sample,
+            false => (REMEMBERED + time) / (REMEMBERED / self.ns + u64::from(units.max(1))),
+        };
     }
 }
 

@@ -379,6 +379,7 @@ impl Domain {
         for card in 0..self.cards.len() {
             self.books[card].pass(&mut self.lanes, &self.cards[card], seen, elapsed, 4 * self.tuning.tick);
         }
+        self.charge_who_kept_a_card(elapsed);
         for (lane, &now_seen) in self.lanes.iter_mut().zip(seen) {
             if !lane.open && lane.has_work() {
                 lane.throttled = lane.throttled.saturating_add(elapsed);
@@ -423,6 +424,23 @@ impl Domain {
             tenant.virt = tenant.virt.saturating_add(i64::try_from(virt).unwrap_or(i64::MAX));
         }
         turn::look(self, now);
+    }
+
+    /// Who keeps a card through its gap, because it will be back sooner than anybody else could use it, has that time, too.
+    fn charge_who_kept_a_card(&mut self, elapsed: Ns) {
+        for card in 0..self.cards.len() {
+            let rests = self.cards[card].iter().all(|&lane| !self.lanes[lane].works);
+            if !rests || turn::wanting(self, card) < 2 {
+                continue;
+            }
+            let keeps = |lane: &&usize| {
+                let tenant = &self.tenants[self.lanes[**lane].tenant];
+                tenant.owner && tenant.soon_back().is_some()
+            };
+            if let Some(&lane) = self.cards[card].iter().find(keeps) {
+                self.books[card].charge_rest(&mut self.lanes[lane], elapsed);
+            }
+        }
     }
 
     /// The virtual time of the tenant that is furthest behind among those who want a card.

@@ -19,10 +19,9 @@ const KEPT: u64 = 200;
 /// kind for this part of the time ...
 const BROAD: u64 = 800;
 /// ... and the card has full chunks to do for less than this part of it, submitting is what takes them so long, and turns would only
-/// make it longer.
+/// make it longer. So it stays while nobody comes off worse than promised: in company each waits for the others' work, and neither its
+/// queue nor how busy the card is says more.
 const THIN: u64 = 750;
-/// In company each waits for the others' work, and its queue says less.
-const KEPT_IN_COMPANY: u64 = 800;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slack {
@@ -84,9 +83,9 @@ impl Slack {
         let broad = part(self.broad) > BROAD;
         self.room = load.contended
             && if self.room {
-                (deep < KEPT && busy < FULL) || (broad && deep < KEPT_IN_COMPANY && !load.aggrieved)
+                (deep < KEPT && busy < FULL) || (broad && !load.aggrieved)
             } else {
-                deep < KEPT && (busy < ROOM || (broad && part(self.full) < THIN))
+                deep < KEPT && (busy < ROOM || (broad && part(self.full) < THIN && !load.aggrieved))
             };
         (self.since, self.busy) = (now, load.busy);
         (self.deep, self.full, self.broad) = (0, 0, 0);
@@ -140,10 +139,10 @@ mod tests {
             "in company it is always full"
         );
         assert!(!look(&mut slack, 5, Load { broad: true, aggrieved: true, ..Load::default() }));
-        assert!(look(&mut slack, 6, Load { broad: true, ..Load::default() }));
-        assert!(
-            !look(&mut slack, 7, Load { broad: true, queued: 2 * DEEP, ..Load::default() }),
-            "somebody keeps a queue"
-        );
+        assert!(!look(&mut slack, 6, Load { broad: true, aggrieved: true, ..Load::default() }));
+        assert!(look(&mut slack, 7, Load { broad: true, ..Load::default() }));
+        let deep = Load { queued: 2 * DEEP, ..Load::default() };
+        assert!(look(&mut slack, 8, Load { broad: true, ..deep }));
+        assert!(!look(&mut slack, 9, deep), "somebody who keeps a queue has come");
     }
 }

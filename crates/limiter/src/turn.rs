@@ -22,7 +22,7 @@ const LONG_RESIDUE: Ns = 12_000_000;
 
 impl Tenant {
     /// How long to wait for it when it has run out of work, if it is not worth the while to give the card to somebody else.
-    fn soon_back(&self) -> Option<Ns> {
+    pub(crate) fn soon_back(&self) -> Option<Ns> {
         (!self.thought.mostly() && self.gap > 0 && self.gap < THERE_AND_BACK)
             .then(|| (2 * self.gap).min(THERE_AND_BACK))
     }
@@ -319,7 +319,8 @@ fn chunk(domain: &Domain, tenant: &Tenant) -> Ns {
     tenant.lanes.iter().map(|&lane| domain.lanes[lane].chunk_time()).max().unwrap_or(0)
 }
 
-fn wanting(domain: &Domain, card: usize) -> usize {
+/// How many tenants want a card.
+pub(crate) fn wanting(domain: &Domain, card: usize) -> usize {
     domain.cards[card].iter().filter(|&&lane| domain.tenants[domain.lanes[lane].tenant].wants).count()
 }
 

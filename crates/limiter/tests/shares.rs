@@ -54,7 +54,7 @@ fn gpu_bound(kernel: u64, requests: &[u32]) {
         assert!(within(&found, requests, 40), "second {second}: asked {requests:?}, got {found:?}");
     }
     let (ours, plain) = (card.kernels().iter().sum::<u64>(), unmanaged(&tenants).kernels().iter().sum::<u64>());
-    assert!(ours * 1000 >= plain * 990, "{ours} kernels, {plain} without an arbiter");
+    assert!(ours >= plain, "{ours} kernels, {plain} without an arbiter");
     books_are_true(&card);
 }
 
@@ -75,6 +75,28 @@ fn a_lone_training_program_keeps_to_its_limit() {
         let card = managed(&[(limit, limit, Program::train())]);
         let had = card.shares(SEC, (SECONDS + 1) * SEC)[0];
         assert!(had.abs_diff(limit) <= 20, "limit {limit}, had {had}");
+    }
+}
+
+/// A mean of what a program's kernels take says little about the chunk that runs on when the turn is another's.
+#[test]
+fn two_programs_of_long_and_short_kernels_have_equal_parts() {
+    let mixed = Program {
+        kernel: 10 * US,
+        every: 6,
+        long: 290 * US,
+        launch: 12 * US,
+        burst: 95,
+        think: 100 * US,
+        ..Program::mm()
+    };
+    for seed in [3, 17, 2024] {
+        let card = run(Card::new(Tuning::default()).seeded(seed), &[(500, 1000, mixed), (500, 1000, mixed)]);
+        books_are_true(&card);
+        for second in 1..=SECONDS {
+            let found = parts(&card, second * SEC, (second + 1) * SEC);
+            assert!(within(&found, &[500, 500], 30), "seed {seed}, second {second}: {found:?}");
+        }
     }
 }
 
