@@ -3,10 +3,10 @@
 //! While one tenant alone has full chunks on the card, the time is its own. When a gate closes, the chunk in flight runs on beside
 //! the next owner's work, and nobody can see from outside which of the two the card worked on. Such time goes into a *pot*. Where
 //! what ran on ends before anybody completes anything beside it, the pot is its own: a card finishes a chunk before it goes over. Else
-//! the pot is shared out when it is known what each of them completed in it, at the cost per unit that was learnt while they were alone. A chunk
-//! that began before the pot has partly been paid for. Whoever is still in flight when the others have been served gets the rest: so
-//! a kernel of half a second pays for what it took from its neighbour's turns. A tenant that submits more slowly than the card works
-//! is charged for its work and not for the gaps.
+//! the pot is shared out when it is known what each of them completed in it, at the cost per unit that was learnt while they were
+//! alone. A chunk that began before the pot has partly been paid for. Whoever is still in flight when the others have been served gets
+//! the rest: so a kernel of half a second pays for what it took from its neighbour's turns. A tenant that submits more slowly than the
+//! card works is charged for its work and not for the gaps.
 
 use crate::cost::UnitCost;
 use crate::domain::Lane;
@@ -286,13 +286,15 @@ impl Books {
         if !alone || !short || self.gap > self.pot / GAPPY {
             return false;
         }
-        let next = others().next();
         lanes[last].charge(self.pot);
         self.busy = self.busy.saturating_add(self.pot);
         leave_pot(&mut lanes[last], true, false, true);
-        if let Some(next) = next {
-            lanes[next].account.pot = InPot::default();
-            lanes[next].account.alone = Some(Alone { fresh_start: true, ..Alone::default() });
+        for &i in mine {
+            let account = &mut lanes[i].account;
+            if account.pot.takes_part {
+                account.pot = InPot::default();
+                account.alone = Some(Alone { fresh_start: true, ..Alone::default() });
+            }
         }
         (self.pot, self.gap) = (0, 0);
         true
