@@ -93,6 +93,9 @@ const WINDOW: Ns = 4_000_000;
 /// can see, for a card looks at a gate only when the work before it is over.
 const SHORT: Ns = 2_500_000;
 
+/// Work in chunks of up to this length is done one after the other: a time slice is twice as long.
+const ORDERLY: Ns = 1_000_000;
+
 /// Less than this too long is a late look, or the card changing over.
 const SUSPICIOUS: Ns = 500_000;
 
@@ -282,7 +285,7 @@ impl Books {
         let others = || mine.iter().copied().filter(|&i| i != last && lanes[i].account.pot.takes_part);
         let alone = others().all(|i| lanes[i].account.pot.done == 0 && lanes[i].open && lanes[i].seen.queued > 0);
         // Long work is stopped in the middle, and others go on with theirs meanwhile.
-        let short = others().chain([last]).all(|i| lanes[i].longest_chunk_time() <= SHORT);
+        let short = others().chain([last]).all(|i| lanes[i].longest_chunk_time() <= ORDERLY);
         if !alone || !short || self.gap > self.pot / GAPPY {
             return false;
         }

@@ -247,7 +247,7 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     // A host that comes off badly by its guests keeps the card through its short gaps. So does one that is back before the card has
     // gone over to somebody else and back, unless that one's turn has come.
     let drain = match host.soon_back() {
-        _ if ahead && host.grievance > GRIEVED => tuning.anticipation,
+        _ if ahead && host.grievance > GRIEVED && host.gap < tuning.anticipation => tuning.anticipation,
         Some(soon) if !due => soon,
         _ => tuning.drain,
     };
