@@ -1,4 +1,5 @@
-"""What was measured, what was promised, and whether it holds: one line of JSON each, so that a stage can go on where it stopped."""
+"""What was measured, what was promised, and whether it holds: one line of JSON each, so that a stage can go on where it stopped.
+Of two lines about the same case the later counts. Those marked "before", from earlier programs, are asked again."""
 import json
 import os
 
@@ -9,8 +10,9 @@ class Book:
         self.rows = []
         if os.path.exists(path):
             with open(path) as lines:
-                self.rows = [json.loads(line) for line in lines if line.strip()]
-        self.seen = {row["case"] for row in self.rows}
+                latest = {row["case"]: row for row in (json.loads(line) for line in lines if line.strip())}
+                self.rows = list(latest.values())
+        self.seen = {row["case"] for row in self.rows if not row.get("before")}
 
     def has(self, case):
         return case in self.seen
@@ -18,7 +20,7 @@ class Book:
     def add(self, case, measured, promised="", holds=None, **more):
         """`holds` is True, False, or None for what is only told."""
         row = {"case": case, "measured": measured, "promised": promised, "holds": holds, **more}
-        self.rows.append(row)
+        self.rows = [r for r in self.rows if r["case"] != case] + [row]
         self.seen.add(case)
         with open(self.path, "a") as file:
             file.write(json.dumps(row) + "\n")
