@@ -1,0 +1,171 @@
+//! A tenant's account on a card: what it was charged, what runs of it, and what is known about its costs.
+
+use crate::cost::UnitCost;
+use crate::domain::Lane;
+use crate::{Ns, Seen};
+
+/// How long a chunk in flight of unknown cost is believed in.
+const BELIEVED: Ns = 5_000_000;
+/// Costs are held against the wall time of at least so much work: kernels of one program differ.
+const WINDOW: Ns = 4_000_000;
+
+/// One tenant's account on one card.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account {
+    /// What a unit costs.
+    pub(crate) cost: UnitCost,
+    /// Everything charged so far.
+    pub(crate) charged: Ns,
+    /// Charged lately; what is longer ago counts for less.
+    pub(super) lately: Ns,
+    /// Charged in this step, to be taken up by the tenant's virtual time and bucket.
+    pub(crate) fresh: Ns,
+    /// Chunks that may be running though the gate is closed: at most one per stream.
+    pub(crate) in_flight: u32,
+    /// Some of what it did since its last completion was not paid, or paid by guess.
+    pub(crate) guessed: bool,
+    /// Pots of which it took next to nothing while in flight.
+    pub(super) doubts: u8,
+    /// The last pot it was in flight in shows that it runs: a neighbour without gaps was served less than all of it.
+    pub(crate) seen_running: bool,
+    /// What it paid since its last completion for time in which nobody can tell whether it ran.
+    pub(super) speculated: Ns,
+    /// Paid since its last completion.
+    pub(super) paid: Ns,
+    /// Time with work, and what was completed in it.
+    pub(super) window: (Ns, u32),
+    /// A measurement under way: it has been alone on the card, with full chunks queued.
+    pub(super) alone: Option<Alone>,
+    pub(super) pot: InPot,
+}
+
+/// A measurement of what units cost, from a completion (or the opening of the gate) to a later completion.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Alone {
+    /// So far.
+    pub(super) time: Ns,
+    /// At the last completion in it.
+    pub(super) measured: Ns,
+    pub(super) units: u32,
+    /// Began with the opening of the gate, with nothing of it begun before.
+    pub(super) fresh_start: bool,
+}
+
+/// A lane's part in the pot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InPot {
+    pub(super) takes_part: bool,
+    pub(super) done: u32,
+    /// Time since its last completion in the pot, with full chunks behind an open gate: it works at the next one.
+    pub(super) tail: Ns,
+    pub(super) claim: Claim,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// Nothing.
+    #[default]
+    None,
+    /// What it completed is worth this much.
+    Work(Ns),
+    /// What the others leave, and at most this much.
+    Rest(Ns),
+}
+
+impl Account {
+    /// A price nobody can vouch for is only better than none.
+    pub(super) fn may_guess(&self) -> bool {
+        self.speculated == 0 || self.cost.get().is_none()
+    }
+
+    /// What was measured so far is learnt.
+    pub(super) fn end_measurement(&mut self) {
+        match self.alone.take() {
+            Some(Alone { units: 0, .. }) | None => {}
+            Some(alone) if alone.fresh_start => self.cost.learn_start(alone.measured, alone.units),
+            Some(alone) => self.cost.learn(alone.measured, alone.units),
+        }
+    }
+}
+
+impl Lane {
+    /// Is its work on the card during a stretch that ended with `now`?
+    pub(super) fn worked(&self, now: &Seen) -> bool {
+        let completed = now.completed != self.seen.completed;
+        completed || if self.open { self.has_work() } else { self.account.in_flight > 0 }
+    }
+
+    pub(super) fn done(&self, now: &Seen) -> u32 {
+        now.completed.wrapping_sub(self.seen.completed)
+    }
+
+    /// What is left to pay for the chunk in flight, generously.
+    pub(crate) fn left_to_pay(&self) -> Ns {
+        let expected = match self.account.cost.get() {
+            Some(ns) => ns.saturating_mul(u64::from(self.largest_chunk())).saturating_mul(2),
+            None => BELIEVED,
+        };
+        expected.saturating_sub(self.account.paid)
+    }
+
+    /// The most that is charged for a chunk behind a closed gate, even if somebody's progress shows that something runs: what has not
+    /// ended after several times its cost is not what runs.
+    pub(super) fn most_believable(&self) -> Ns {
+        match self.account.cost.get() {
+            Some(ns) if !self.open && self.account.pot.done == 0 => {
+                ns.saturating_mul(u64::from(self.largest_chunk())).saturating_mul(4).saturating_sub(self.account.paid)
+            }
+            _ => Ns::MAX,
+        }
+    }
+
+    /// What it has done of its next chunk in a pot, at the most.
+    pub(super) fn tail(&self) -> Ns {
+        self.account.pot.tail.min(self.longest_chunk_time())
+    }
+
+    /// A completion was booked: what it runs now is unpaid.
+    pub(super) fn settled(&mut self) {
+        let account = &mut self.account;
+        (account.paid, account.speculated, account.doubts) = (0, 0, 0);
+        (account.guessed, account.seen_running) = (false, false);
+    }
+
+    /// Its gate opens or closes.
+    pub(crate) fn set_gate(&mut self, open: bool) {
+        let begun = self.account.in_flight > 0 || self.account.guessed;
+        if self.open && !open {
+            self.account.in_flight = if self.has_work() { self.seen.streams.max(1) } else { 0 };
+            self.account.guessed |= self.account.in_flight > 0;
+            self.account.end_measurement();
+        } else if !self.open && open {
+            self.account.in_flight = 0;
+            let fresh_start = !begun && self.seen.queued > 0;
+            self.account.alone = fresh_start.then(|| Alone { fresh_start, ..Alone::default() });
+        }
+        self.open = open;
+    }
+
+    /// Holds the cost of a unit against the wall time it was done in.
+    pub(super) fn watch_cost(&mut self, now: &Seen, elapsed: Ns) {
+        let done = self.done(now);
+        if done == 0 && !self.has_work() {
+            self.account.window = (0, 0);
+            return;
+        }
+        let (time, units) = &mut self.account.window;
+        (*time, *units) = (time.saturating_add(elapsed), units.saturating_add(done));
+        if done > 0 && *time >= WINDOW {
+            let (time, units) = core::mem::take(&mut self.account.window);
+            self.account.cost.at_most(time, units);
+        }
+    }
+
+    pub(super) fn charge(&mut self, time: Ns) {
+        let account = &mut self.account;
+        account.charged = account.charged.saturating_add(time);
+        account.lately = account.lately.saturating_add(time);
+        account.fresh = account.fresh.saturating_add(time);
+        account.paid = account.paid.saturating_add(time);
+    }
+}
