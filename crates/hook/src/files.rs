@@ -7,6 +7,7 @@ use core::ptr::null_mut;
 use alloc::vec::Vec;
 
 use divvy_shm::header::HeaderFault;
+use divvy_shm::ledger::Reaper;
 use divvy_shm::{GatePage, Ledger, Shared, place};
 
 /// Why the files cannot be used.
@@ -45,6 +46,12 @@ pub(crate) fn gate_again(writable: bool) -> Result<*mut GatePage, Fault> {
 /// The ledger mapped once more, for a context to register.
 pub(crate) fn ledger_again() -> Result<*mut Ledger, Fault> {
     again(place::LEDGER, libc::O_RDWR)
+}
+
+/// The right to give back slots of the ledger, waited for at most that long.
+pub(crate) fn reaper(patience_ns: u64) -> Option<Reaper> {
+    let ledger = path(&own_directory()?, place::LEDGER);
+    Reaper::of(CStr::from_bytes_until_nul(&ledger).ok()?, patience_ns)
 }
 
 fn again<T: Shared>(name: &'static str, mode: i32) -> Result<*mut T, Fault> {

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use divvy_shm::Ledger;
 use divvy_shm::ledger::State;
 
+use crate::files;
 use crate::process::own_pid;
 use crate::say::Line;
 
@@ -90,12 +91,20 @@ pub(crate) fn reap_the_dead(ledger: &Ledger, not_within_ns: u64) -> bool {
     if namespace == 0 {
         return false;
     }
+    let mut reaper = None;
     let mut any = false;
     for process in ledger.processes() {
-        let ours = process.state == State::Live && process.namespace == namespace;
         let alive = || start_time(process.pid).is_some_and(|t| process.start_time == 0 || t == process.start_time);
-        if ours && !alive() {
-            any |= ledger.reap_process(process.id);
+        let dead = match process.state {
+            State::Live => process.namespace == namespace && !alive(),
+            // Its reaper may be dead too; if not, it has the right that we would need.
+            State::Reaping => true,
+            State::Free | State::Claiming => false,
+        };
+        if dead {
+            reaper = reaper.or_else(|| files::reaper(SHORT_OF_MEMORY_NS));
+            let Some(reaper) = &reaper else { return any };
+            any |= ledger.reap_process(reaper, process.id);
         }
     }
     any
@@ -108,8 +117,12 @@ pub(crate) fn reap_former_self(ledger: &Ledger, pid: u32, start_time: u64, names
     }
     for process in ledger.processes() {
         let same = process.pid == pid && process.start_time == start_time && process.namespace == namespace;
-        if same && process.state == State::Live {
-            ledger.reap_process(process.id);
+        if same
+            && process.state == State::Live
+            // Nobody else could tell later that it is not ours.
+            && let Some(reaper) = files::reaper(1_000_000_000)
+        {
+            ledger.reap_process(&reaper, process.id);
         }
     }
 }

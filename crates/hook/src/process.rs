@@ -7,7 +7,7 @@ use core::ffi::CStr;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use divvy_shm::ledger::ProcessId;
+use divvy_shm::ledger::{Newcomer, ProcessId};
 use divvy_shm::{GatePage, Ledger};
 
 use crate::agent::Acquaintance;
@@ -249,9 +249,10 @@ impl Member {
         let (pid, token) = (own_pid(), liveness::token());
         let (start_time, namespace) = (liveness::start_time(pid).unwrap_or(0), liveness::own_namespace());
         liveness::reap_former_self(self.ledger, pid, start_time, namespace);
-        let id = self.ledger.claim_process(pid, token, name).or_else(|| {
+        let who = Newcomer { pid, start_time, namespace, token, name };
+        let id = self.ledger.claim_process(&who).or_else(|| {
             liveness::reap_the_dead(self.ledger, 0);
-            self.ledger.claim_process(pid, token, name)
+            self.ledger.claim_process(&who)
         });
         let Some(id) = id else {
             crate::say!(
@@ -260,7 +261,6 @@ impl Member {
             );
             return None;
         };
-        self.ledger.describe_process(id, start_time, namespace);
         self.process.generation.store(id.generation(), Ordering::Relaxed);
         self.process.token.store(token, Ordering::Relaxed);
         self.process.slot.store(id.slot() + 1, Ordering::Release);

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use common::fake::{Machine, kit};
 use common::{Container, Running, run};
+use divvy_shm::LedgerFile;
+use divvy_shm::ledger::{Kind, Newcomer};
 
 const GIB: u64 = 1 << 30;
 
@@ -40,7 +42,22 @@ fn processes_killed_in_the_middle_of_an_allocation_storm_leave_nothing_behind() 
     // Nobody but the processes themselves keeps the books here: the next one puts them right, and gets everything.
     let said = run(machine.inside(&container, kit("limit")).arg("plain"));
     assert!(said.contains("plain: 1024 MiB") && said.contains(", 0 wrong"), "{said}");
-    assert!(container.ledger.processes().count() <= 1, "only the last one has not been seen dead yet");
+    let left: Vec<_> = container.ledger.processes().collect();
+    assert!(left.len() <= 1, "only the last one has not been seen dead yet: {left:?}");
+}
+
+#[test]
+fn what_a_process_left_that_was_killed_while_it_gave_back_the_memory_of_another_is_given_back() {
+    let machine = Machine::new("H200");
+    let container = Container::new(vec![machine.slice(0, GIB)]);
+    let id = container.ledger.claim_process(&Newcomer { pid: 4_000_000, ..Newcomer::default() }).expect("a slot");
+    container.ledger.charge(id, 0, Kind::Linear, GIB / 2, GIB).expect("room");
+    let reaper = LedgerFile::reaper(container.dir.path()).expect("nobody else is at it");
+    assert!(container.ledger.begin_reaping(&reaper, id));
+    // Killed here; the kernel takes the right from it.
+    drop(reaper);
+    let said = run(machine.inside(&container, kit("limit")).arg("plain"));
+    assert!(said.contains("plain: 1024 MiB") && said.contains(", 0 wrong"), "{said}");
 }
 
 #[test]

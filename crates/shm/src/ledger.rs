@@ -4,8 +4,8 @@
 //! tenant writes wrongly harms that tenant alone. The completion words are written by the GPU at the end of each chunk; they lie in
 //! pages of their own, to be registered with the driver.
 //!
-//! No locks: slots are taken by compare-and-swap, never move, and carry a generation, so that a process that was stopped half-way
-//! cannot wake up in somebody else's slot.
+//! Slots are taken by compare-and-swap without locks, never move, and carry a generation, so that a process that was stopped
+//! half-way cannot wake up in somebody else's slot. They are given back by one [`Reaper`] at a time.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 
@@ -18,12 +18,14 @@ use crate::{MAX_DEVICES, MAX_PROCESSES, MAX_STREAMS};
 mod file;
 mod memory;
 mod process;
+mod reaping;
 mod stream;
 
 #[cfg(feature = "std")]
 pub use file::LedgerFile;
 pub use memory::{Kind, OverLimit};
-pub use process::{Process, ProcessId, State};
+pub use process::{Newcomer, Process, ProcessId, State};
+pub use reaping::Reaper;
 pub use stream::{Backlog, Marks, StreamId};
 
 #[repr(C, align(4096))]

@@ -280,15 +280,17 @@ impl Desk {
             .map(|(key, _)| key.clone())
             .collect();
         for key in dead {
+            // If somebody else is at it this moment, the next sweep sees to what that one leaves.
             if let Some(watched) = self.watched.remove(&key)
+                && let Some(reaper) = LedgerFile::reaper(&watched.container)
                 && let Some(ledger) = self.ledger(&watched.container)
             {
-                ledger.reap_process(watched.id);
+                ledger.reap_process(&reaper, watched.id);
             }
         }
     }
 
-    /// Looks at every slot of every container: reaps who is dead, finishes what another reaper began, watches who is not watched.
+    /// Looks at every slot of every container: reaps who is dead, finishes what a reaper that died began, watches who is not watched.
     fn sweep(&mut self) {
         let containers = self.containers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let known: HashSet<&PathBuf> = containers.iter().collect();
@@ -297,21 +299,28 @@ impl Desk {
         let namespace = own_namespace();
         for container in containers.iter() {
             let Some(ledger) = self.ledger(container) else { continue };
-            let mut alive = Vec::new();
+            let (mut alive, mut dead) = (Vec::new(), Vec::new());
             for process in ledger.processes() {
                 let here = namespace != 0 && process.namespace == namespace;
                 let pid = if process.host_pid != 0 { process.host_pid } else { process.pid };
                 let found = start_time(pid);
                 let same = found.is_some_and(|start| process.start_time == 0 || start == process.start_time);
                 match process.state {
-                    State::Reaping => ledger.finish_reaping(process.id),
-                    State::Live if (process.host_pid != 0 || here) && !same => drop(ledger.reap_process(process.id)),
+                    State::Reaping => dead.push(process.id),
+                    State::Live if (process.host_pid != 0 || here) && !same => dead.push(process.id),
                     State::Live if process.host_pid == 0 && here && same => {
                         ledger.identify_process(process.id, pid, found.unwrap_or(0));
                         alive.push((process.id, pid));
                     }
                     State::Live if process.host_pid != 0 => alive.push((process.id, pid)),
                     _ => {}
+                }
+            }
+            if !dead.is_empty()
+                && let Some(reaper) = LedgerFile::reaper(container)
+            {
+                for id in dead {
+                    ledger.reap_process(&reaper, id);
                 }
             }
             for (id, pid) in alive {

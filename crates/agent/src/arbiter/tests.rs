@@ -2,7 +2,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use divvy_shm::gate::Controller;
-use divvy_shm::ledger::{ProcessId, StreamId};
+use divvy_shm::ledger::{Newcomer, ProcessId, StreamId};
 use divvy_shm::map::Guarded;
 use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter, Ledger, LedgerFile};
 
@@ -31,7 +31,9 @@ fn played(dir: &Path, cards: &[&str], request: u32, limit: u32) -> Played {
         ContainerConfig { name: "t".into(), devices: cards.iter().map(device).collect(), ..Default::default() };
     let gate = GateWriter::create(dir, &config).unwrap();
     let ledger = LedgerFile::create(dir, cards.len()).unwrap();
-    let process = ledger.claim_process(std::process::id(), 1, "played").unwrap();
+    let process = ledger
+        .claim_process(&Newcomer { pid: std::process::id(), token: 1, name: "played", ..Default::default() })
+        .unwrap();
     let streams = (0..cards.len()).map(|card| ledger.claim_stream(process, card).unwrap()).collect();
     Played { gate, ledger, streams, process, busy_us: 0 }
 }
@@ -263,10 +265,10 @@ fn what_a_dead_process_left_is_given_back_and_a_living_one_is_known() {
     let registry = registry::Registry::start(vec![(dir.clone(), dir.clone())], Nonsense::default()).unwrap();
     // The child dies without a word.
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    let id = tenant.ledger.claim_process(child.id(), 7, "sleep").unwrap();
     let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap();
     let namespace: u64 = namespace.to_string_lossy().trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
-    tenant.ledger.describe_process(id, 0, namespace);
+    let who = Newcomer { pid: child.id(), namespace, token: 7, name: "sleep", ..Default::default() };
+    let id = tenant.ledger.claim_process(&who).unwrap();
     let stream = tenant.ledger.claim_stream(id, 0).unwrap();
     tenant.ledger.marks(stream).unwrap().submit(3);
     wait_for("the child is identified", || tenant.ledger.process(id).is_some_and(|p| p.host_pid == child.id()));

@@ -1,9 +1,10 @@
 //! The ledger as a file: made by the agent, mapped by both.
 
+use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
-use super::{AREA, AREAS_AT, CHARGES_AT, Charges, Completions, DeviceArea, Ledger, SIZE};
+use super::{AREA, AREAS_AT, CHARGES_AT, Charges, Completions, DeviceArea, Ledger, Reaper, SIZE};
 use crate::header::LEDGER_MAGIC;
 use crate::map::{Access, Guarded, Mapped};
 use crate::{MAX_DEVICES, clock, place};
@@ -34,6 +35,12 @@ impl LedgerFile {
         let ledger = Guarded::<Ledger>::open(&dir.join(place::LEDGER))?;
         check(&ledger)?;
         Ok(ledger)
+    }
+
+    /// The right to give back slots of the ledger of `dir`, unless somebody has it.
+    pub fn reaper(dir: &Path) -> Option<Reaper> {
+        let path = CString::new(dir.join(place::LEDGER).into_os_string().into_encoded_bytes()).ok()?;
+        Reaper::of(&path, 0)
     }
 
     /// Maps the ledger of `dir` for the library.

@@ -170,12 +170,7 @@ impl Ledger {
         self.counters(device, id.slot()).map_or(0, |c| c.host.load(Relaxed))
     }
 
-    /// Everything a dead process held is free again.
-    pub(super) fn release_all(&self, device: usize, slot: usize) {
-        self.clear_counters(device, slot);
-    }
-
-    /// A new owner begins at zero.
+    /// Everything a dead process held is free again, and a new owner begins at zero.
     pub(super) fn clear_counters(&self, device: usize, slot: usize) {
         let (Some(counters), Some(charges)) = (self.counters(device, slot), self.charges.get(device)) else { return };
         let rest = [&counters.host, &counters.launches, &counters.chunks, &counters.refused, &counters.throttled_ns];

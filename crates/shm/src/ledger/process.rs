@@ -1,5 +1,5 @@
 //! Process slots: taken by the library at a process's first CUDA call, completed by the agent, given back by whoever sees the
-//! process dead.
+//! process dead ([`super::Reaper`]).
 
 use alloc::string::String;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -23,7 +23,7 @@ pub enum State {
 
 const STATE_BITS: u64 = 8;
 
-fn pack(generation: u64, state: State) -> u64 {
+pub(super) fn pack(generation: u64, state: State) -> u64 {
     (generation << STATE_BITS) | state as u64
 }
 
@@ -76,7 +76,7 @@ pub struct Process {
     pub host_pid: u32,
     /// When it started, in clock ticks since boot, as `/proc/PID/stat` says.
     pub start_time: u64,
-    /// The inode of the pid namespace that `pid` is of; 0 until the process has said so.
+    /// The inode of the pid namespace that `pid` is of; 0 if the process could not tell.
     pub namespace: u64,
     /// A number the process drew, which its forked children do not share.
     pub token: u64,
@@ -86,11 +86,27 @@ pub struct Process {
     pub name: String,
 }
 
+/// How a process introduces itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Newcomer<'a> {
+    /// The pid the process knows itself by.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot; 0 if /proc does not say. By this and the namespace its neighbours can tell that
+    /// it is dead, should the agent be away.
+    pub start_time: u64,
+    /// The inode of its pid namespace; 0 if /proc does not say.
+    pub namespace: u64,
+    /// A number it drew.
+    pub token: u64,
+    /// The command's name.
+    pub name: &'a str,
+}
+
 const CPU_GATE: u32 = 1;
 
 impl Ledger {
     /// Takes a slot for a process. `None` when all are taken.
-    pub fn claim_process(&self, pid: u32, token: u64, name: &str) -> Option<ProcessId> {
+    pub fn claim_process(&self, who: &Newcomer<'_>) -> Option<ProcessId> {
         for (i, slot) in self.processes.iter().enumerate() {
             let seen = slot.state.load(Acquire);
             let (generation, state) = unpack(seen);
@@ -103,13 +119,13 @@ impl Ledger {
                 continue;
             }
             self.front.processes_high.fetch_max(i as u32 + 1, Relaxed);
-            slot.pid.store(pid, Relaxed);
+            slot.pid.store(who.pid, Relaxed);
             slot.host_pid.store(0, Relaxed);
-            slot.start_time.store(0, Relaxed);
-            slot.namespace.store(0, Relaxed);
-            slot.token.store(token, Relaxed);
+            slot.start_time.store(who.start_time, Relaxed);
+            slot.namespace.store(who.namespace, Relaxed);
+            slot.token.store(who.token, Relaxed);
             slot.flags.store(0, Relaxed);
-            slot.name.store(name);
+            slot.name.store(who.name);
             for device in 0..MAX_DEVICES {
                 self.clear_counters(device, i);
             }
@@ -119,32 +135,6 @@ impl Ledger {
             }
         }
         None
-    }
-
-    /// Gives a slot back, and everything that is still booked on it. For a process that ends, and for whoever saw it dead.
-    /// `true` for the one caller that did it.
-    pub fn reap_process(&self, id: ProcessId) -> bool {
-        let Some(slot) = self.slot(id) else { return false };
-        let reaping = pack(id.generation, State::Reaping);
-        let taken = [State::Live, State::Claiming]
-            .into_iter()
-            .any(|from| slot.state.compare_exchange(pack(id.generation, from), reaping, AcqRel, Relaxed).is_ok());
-        if !taken {
-            return false;
-        }
-        self.finish_reaping(id);
-        true
-    }
-
-    /// Finishes what a reaper that died itself began. To be called by the agent when it starts, for slots found [`State::Reaping`].
-    pub fn finish_reaping(&self, id: ProcessId) {
-        let Some(slot) = self.slot(id) else { return };
-        for device in 0..MAX_DEVICES {
-            self.release_all(device, id.slot());
-            self.free_streams_of(device, id.slot());
-        }
-        let (reaping, free) = (pack(id.generation, State::Reaping), pack(id.generation, State::Free));
-        let _ = slot.state.compare_exchange(reaping, free, AcqRel, Relaxed);
     }
 
     /// The slot, if it is still held under that generation and alive.
@@ -165,20 +155,12 @@ impl Ledger {
             state,
             pid: slot.pid.load(Relaxed),
             host_pid: slot.host_pid.load(Relaxed),
-            namespace: slot.namespace.load(Acquire),
+            namespace: slot.namespace.load(Relaxed),
             start_time: slot.start_time.load(Relaxed),
             token: slot.token.load(Relaxed),
             cpu_gate: slot.flags.load(Relaxed) & CPU_GATE != 0,
             name: slot.name.load(),
         })
-    }
-
-    /// The process says how its neighbours can tell that it is dead, should the agent be away.
-    pub fn describe_process(&self, id: ProcessId, start_time: u64, namespace: u64) {
-        if let Some(slot) = self.slot(id) {
-            slot.start_time.store(start_time, Relaxed);
-            slot.namespace.store(namespace, Release);
-        }
     }
 
     /// The agent says who the process is on the node.
@@ -206,7 +188,7 @@ impl Ledger {
             .any(|s| unpack(s.state.load(Relaxed)).1 == State::Live && s.flags.load(Relaxed) & CPU_GATE != 0)
     }
 
-    fn slot(&self, id: ProcessId) -> Option<&ProcessSlot> {
+    pub(super) fn slot(&self, id: ProcessId) -> Option<&ProcessSlot> {
         self.processes.get(id.slot())
     }
 }

@@ -12,12 +12,20 @@ fn ledger() -> (tempfile::TempDir, Guarded<Ledger>) {
     (dir, ledger)
 }
 
+fn newcomer(pid: u32) -> Newcomer<'static> {
+    Newcomer { pid, name: "x", ..Newcomer::default() }
+}
+
+fn reaper(dir: &tempfile::TempDir) -> Reaper {
+    LedgerFile::reaper(dir.path()).unwrap()
+}
+
 #[test]
 fn a_slot_is_taken_identified_and_given_back_with_all_it_held() {
     let (dir, agent) = ledger();
     let library = LedgerFile::open(dir.path()).unwrap();
-    let id = library.claim_process(17, 99, "python3").unwrap();
-    library.describe_process(id, 122, 4026531836);
+    let who = Newcomer { pid: 17, start_time: 122, namespace: 4026531836, token: 99, name: "python3" };
+    let id = library.claim_process(&who).unwrap();
     assert_eq!(agent.process(id).map(|p| (p.start_time, p.namespace)), Some((122, 4026531836)));
     assert!(agent.identify_process(id, 4017, 123));
     let seen: Vec<_> = agent.processes().collect();
@@ -37,14 +45,35 @@ fn a_slot_is_taken_identified_and_given_back_with_all_it_held() {
 
     let stream = library.claim_stream(id, 1).unwrap();
     library.marks(stream).unwrap().submit(1);
-    assert!(agent.reap_process(id) && !agent.reap_process(id), "once");
+    let reaper = reaper(&dir);
+    assert!(agent.reap_process(&reaper, id) && !agent.reap_process(&reaper, id), "once");
     assert_eq!((agent.used(1), agent.used(0), agent.processes().count()), (0, 0, 0));
     assert_eq!(agent.backlog(1).filling, 0, "the GPU dropped a dead process's work");
-    let next = library.claim_process(18, 1, "").unwrap();
+    let next = library.claim_process(&newcomer(18)).unwrap();
     assert_eq!(next.slot(), id.slot());
     assert_ne!(next, id);
-    assert!(library.process(id).is_none() && !agent.reap_process(id), "the old name of the slot is worth nothing");
+    assert!(
+        library.process(id).is_none() && !agent.reap_process(&reaper, id),
+        "the old name of the slot is worth nothing"
+    );
     assert_eq!(library.held(next, 1, Kind::Linear), 0);
+}
+
+#[test]
+fn what_a_reaper_that_died_left_half_given_back_the_next_one_gives_back_and_never_two_at_once() {
+    let (dir, ledger) = ledger();
+    let (dead, alive) = (ledger.claim_process(&newcomer(1)).unwrap(), ledger.claim_process(&newcomer(2)).unwrap());
+    ledger.charge(dead, 0, Kind::Linear, 70, 100).unwrap();
+    ledger.charge(alive, 0, Kind::Linear, 20, 100).unwrap();
+    let first = reaper(&dir);
+    assert!(ledger.begin_reaping(&first, dead));
+    assert!(LedgerFile::reaper(dir.path()).is_none(), "somebody is at it");
+    assert_eq!(ledger.used(0), 90, "not given back yet");
+    // The kernel takes the right from a reaper that was killed.
+    drop(first);
+    let next = reaper(&dir);
+    assert!(ledger.reap_process(&next, dead) && !ledger.reap_process(&next, dead), "once");
+    assert_eq!((ledger.used(0), ledger.processes().count()), (20, 1));
 }
 
 #[test]
@@ -59,7 +88,7 @@ fn every_process_of_a_crowd_gets_a_slot_of_its_own_and_the_next_is_told_no() {
                     let library = LedgerFile::open(dir).unwrap();
                     start.wait();
                     (0..MAX_PROCESSES / 8)
-                        .map(|i| library.claim_process(t * 1000 + i as u32, 0, "x").unwrap().slot())
+                        .map(|i| library.claim_process(&newcomer(t * 1000 + i as u32)).unwrap().slot())
                         .collect::<Vec<_>>()
                 })
             })
@@ -69,7 +98,7 @@ fn every_process_of_a_crowd_gets_a_slot_of_its_own_and_the_next_is_told_no() {
     slots.sort_unstable();
     slots.dedup();
     assert_eq!(slots.len(), MAX_PROCESSES);
-    assert!(agent.claim_process(1, 1, "x").is_none());
+    assert!(agent.claim_process(&newcomer(1)).is_none());
     assert_eq!(agent.processes().count(), MAX_PROCESSES);
 }
 
@@ -82,7 +111,7 @@ fn charges_of_many_processes_never_pass_the_limit_together() {
             let dir = dir.path();
             s.spawn(move || {
                 let library = LedgerFile::open(dir).unwrap();
-                let id = library.claim_process(t, 0, "x").unwrap();
+                let id = library.claim_process(&newcomer(t)).unwrap();
                 for i in 0..5000u64 {
                     let bytes = 1 + (i * 7 + u64::from(t)) % 400;
                     if library.charge(id, 0, Kind::Linear, bytes, LIMIT).is_ok() {
@@ -108,7 +137,7 @@ fn of_processes_that_ask_at_once_as_many_get_through_as_fit() {
                     let (dir, start) = (dir.path(), &start);
                     s.spawn(move || {
                         let library = LedgerFile::open(dir).unwrap();
-                        let id = library.claim_process(t, 0, "x").unwrap();
+                        let id = library.claim_process(&newcomer(t)).unwrap();
                         start.wait();
                         library.charge(id, 0, Kind::Linear, 3, 10).is_ok()
                     })
@@ -122,8 +151,8 @@ fn of_processes_that_ask_at_once_as_many_get_through_as_fit() {
 
 #[test]
 fn a_process_killed_at_any_instant_leaves_nothing_once_it_is_reaped() {
-    let (_dir, ledger) = ledger();
-    let (dead, alive) = (ledger.claim_process(1, 0, "x").unwrap(), ledger.claim_process(2, 0, "y").unwrap());
+    let (dir, ledger) = ledger();
+    let (dead, alive) = (ledger.claim_process(&newcomer(1)).unwrap(), ledger.claim_process(&newcomer(2)).unwrap());
     ledger.charge(dead, 0, Kind::Pool, 100, 1000).unwrap();
     ledger.charge(alive, 0, Kind::Pool, 10, 1000).unwrap();
     // Killed while asking, and killed after the booking but before it was noted by kind.
@@ -131,7 +160,7 @@ fn a_process_killed_at_any_instant_leaves_nothing_once_it_is_reaped() {
     ledger.charges[0].held[dead.slot()].fetch_add(80, Relaxed);
     assert_eq!(ledger.used(0), 190);
     assert_eq!(ledger.charge(alive, 0, Kind::Linear, 900, 1000), Err(OverLimit { used: 190 }));
-    ledger.reap_process(dead);
+    ledger.reap_process(&reaper(&dir), dead);
     assert_eq!(ledger.used(0), 10);
     ledger.charge(alive, 0, Kind::Linear, 990, 1000).unwrap();
     ledger.credit(alive, 0, Kind::Linear, 5000);
@@ -141,7 +170,7 @@ fn a_process_killed_at_any_instant_leaves_nothing_once_it_is_reaped() {
 #[test]
 fn work_is_counted_from_its_launch_to_the_gpus_word() {
     let (_dir, ledger) = ledger();
-    let id = ledger.claim_process(1, 0, "x").unwrap();
+    let id = ledger.claim_process(&newcomer(1)).unwrap();
     let (a, b) = (ledger.claim_stream(id, 0).unwrap(), ledger.claim_stream(id, 0).unwrap());
     let (first, second) = (ledger.marks(a).unwrap(), ledger.marks(b).unwrap());
     assert_eq!((first.submit(1), first.submit(2)), (0, 1));
@@ -171,8 +200,8 @@ fn gpu_writes(ledger: &Ledger, stream: StreamId, number: u32) {
 
 #[test]
 fn a_destroyed_streams_slot_waits_for_the_gpu_before_it_is_used_again() {
-    let (_dir, ledger) = ledger();
-    let (one, two) = (ledger.claim_process(1, 0, "x").unwrap(), ledger.claim_process(2, 0, "y").unwrap());
+    let (dir, ledger) = ledger();
+    let (one, two) = (ledger.claim_process(&newcomer(1)).unwrap(), ledger.claim_process(&newcomer(2)).unwrap());
     let old = ledger.claim_stream(one, 0).unwrap();
     let marks = ledger.marks(old).unwrap();
     marks.submit(1);
@@ -188,7 +217,7 @@ fn a_destroyed_streams_slot_waits_for_the_gpu_before_it_is_used_again() {
     marks.end(2);
 
     ledger.free_stream(old);
-    assert!(ledger.reap_process(two));
+    assert!(ledger.reap_process(&reaper(&dir), two));
     assert_eq!(
         ledger.backlog(0),
         Backlog { completed: 2, submitted: 2, ..Default::default() },
@@ -198,8 +227,8 @@ fn a_destroyed_streams_slot_waits_for_the_gpu_before_it_is_used_again() {
 
 #[test]
 fn stream_slots_run_out_politely() {
-    let (_dir, ledger) = ledger();
-    let id = ledger.claim_process(1, 0, "x").unwrap();
+    let (dir, ledger) = ledger();
+    let id = ledger.claim_process(&newcomer(1)).unwrap();
     for _ in 0..MAX_STREAMS {
         assert!(ledger.claim_stream(id, 1).is_some());
     }
@@ -207,15 +236,15 @@ fn stream_slots_run_out_politely() {
     assert!(
         ledger.claim_stream(id, MAX_DEVICES).is_none() && ledger.marks(ledger.claim_stream(id, 0).unwrap()).is_some()
     );
-    ledger.reap_process(id);
-    let next = ledger.claim_process(1, 0, "x").unwrap();
+    ledger.reap_process(&reaper(&dir), id);
+    let next = ledger.claim_process(&newcomer(1)).unwrap();
     assert!(ledger.claim_stream(next, 1).is_some());
 }
 
 #[test]
 fn a_tenant_that_truncates_its_ledger_does_not_end_the_agent() {
     let (dir, agent) = ledger();
-    let id = agent.claim_process(1, 0, "x").unwrap();
+    let id = agent.claim_process(&newcomer(1)).unwrap();
     agent.charge(id, 1, Kind::Linear, 7, 10).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(dir.path().join(place::LEDGER)).unwrap();
     assert!(!agent.is_broken());
@@ -223,7 +252,7 @@ fn a_tenant_that_truncates_its_ledger_does_not_end_the_agent() {
     assert_eq!(agent.used(1), 0, "reads as zeroes");
     assert!(agent.is_broken() && !agent.is_sound());
     // Everything still answers.
-    assert!(agent.process(id).is_none() && !agent.reap_process(id));
+    assert!(agent.process(id).is_none() && !agent.reap_process(&reaper(&dir), id));
     assert_eq!(agent.backlog(0), Backlog::default());
     agent.set_overhead(id, 0, 5);
     let again = LedgerFile::open_guarded(dir.path()).unwrap_err();
@@ -263,7 +292,7 @@ proptest! {
             seen += 1;
             agent.identify_process(process.id, 1, 1);
             agent.set_overhead(process.id, 0, next());
-            if seen % 2 == 0 { agent.reap_process(process.id); agent.finish_reaping(process.id); }
+            if seen % 2 == 0 { agent.reap_process(&reaper(&dir), process.id); }
         }
         for device in 0..MAX_DEVICES + 1 {
             let backlog = agent.backlog(device);

@@ -1,6 +1,7 @@
 use std::process::{Child, Command};
 
 use divvy_core::units::Bytes;
+use divvy_shm::ledger::Newcomer;
 use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter};
 
 use super::*;
@@ -24,7 +25,8 @@ fn tenant(limit: u64, context_bytes: u64) -> Tenant {
     GateWriter::create(dir.path(), &config).unwrap();
     let ledger = LedgerFile::create(dir.path(), 1).unwrap();
     let child = Command::new("sleep").arg("60").spawn().unwrap();
-    let id = ledger.claim_process(child.id(), 1, "sleep").unwrap();
+    let id =
+        ledger.claim_process(&Newcomer { pid: child.id(), token: 1, name: "sleep", ..Default::default() }).unwrap();
     assert!(ledger.identify_process(id, child.id(), 1));
     Tenant { dir, ledger, id, child }
 }
@@ -94,7 +96,8 @@ fn a_slot_that_names_a_neighbours_process_does_not_make_it_ones_own() {
     let neighbour = super::tests::tenant(1024 * MIB, 0);
     let all = [tenant.container(), neighbour.container()].concat();
     let pid = neighbour.pid();
-    let false_slot = tenant.ledger.claim_process(9, 9, "liar").unwrap();
+    let false_slot =
+        tenant.ledger.claim_process(&Newcomer { pid: 9, token: 9, name: "liar", ..Default::default() }).unwrap();
     tenant.ledger.identify_process(false_slot, pid, 1);
     for _ in 0..3 {
         let found = audit.look(&all, || card("G0", &[(pid, 900)]), |_| neighbour.here());
@@ -136,9 +139,9 @@ fn where_contexts_are_part_of_the_limit_they_are_not_forgiven() {
 fn a_process_that_came_while_the_agent_was_away_is_found_by_its_number_in_its_own_namespace() {
     let (tenant, mut audit) = (tenant(1024 * MIB, 0), Audit::default());
     let mut late = Command::new("sleep").arg("60").spawn().unwrap();
-    let id = tenant.ledger.claim_process(late.id(), 2, "late").unwrap();
     let namespace = super::super::registry::namespace("/proc/self/ns/pid");
-    tenant.ledger.describe_process(id, 0, namespace);
+    let who = Newcomer { pid: late.id(), namespace, token: 2, name: "late", ..Default::default() };
+    let id = tenant.ledger.claim_process(&who).unwrap();
     for _ in 0..3 {
         let found = audit.look(&tenant.container(), || card("G0", &[(late.id(), 518)]), |_| tenant.here());
         assert_eq!(found, []);
