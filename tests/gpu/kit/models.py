@@ -12,5 +12,6 @@ def run(book, deadline, only):
             stage.native(job, 3)
             stage.unmanaged([job, job], 4)
             stage.shared([(job, 500, 1000), (job, 500, 1000)], 5)
+        shares.rest(stage)
     finally:
         stage.end()

@@ -400,3 +400,12 @@ def run(book, deadline, only):
         stage.killed("stopped")
     finally:
         stage.end()
+
+
+def rest(stage):
+    """What the first stage has no time for; asked at the end of the third."""
+    for kind in ("graph", "long"):
+        stage.unmanaged([kind, kind])
+        stage.shared([(kind, 500, 1000), (kind, 500, 1000)], 8)
+    for kind in ("graph", "long", "decode"):
+        stage.shared([(kind, 300, 300), (kind, 700, 700)], 8)
