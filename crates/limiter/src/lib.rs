@@ -6,9 +6,10 @@
 //!
 //! - **Turns.** While at most one tenant wants a card all gates are open. When several do, one owns the card. Tenants are ordered by
 //!   virtual time, GPU time used over request: who is furthest behind goes first. An owner that has drained its queue gives the card
-//!   up at once, unless it is usually back before the card could go over to somebody else and back; an owner with work is preempted when it is ahead by more than [`Tuning::lead`], and not
-//!   before [`Tuning::turn`], so that turns are long against a chunk. Who runs ahead of its share in somebody's gap is a *guest* and
-//!   leaves as soon as the host is back. A tenant with a request of zero is always a guest.
+//!   up at once, unless it is usually back before the card could go over to somebody else and back; an owner with work is preempted
+//!   when it is ahead by more than [`Tuning::lead`], and not before [`Tuning::turn`], so that turns are long against a chunk. Who runs
+//!   ahead of its share in somebody's gap is a *guest* and leaves as soon as the host is back. A tenant with a request of zero is
+//!   always a guest.
 //! - **Room.** Where the card rests between its tenants' work, all gates are open: turns would only cost ([`slack`]).
 //! - **Charges.** The wall time in which the card works or is kept is charged, all of it and no more ([`charge`]): to the owner, and,
 //!   while a chunk of the last owner still runs, to that one; where the card went to and fro, split by what each completed.
