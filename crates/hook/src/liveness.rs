@@ -79,20 +79,19 @@ pub(crate) const ASKED_NS: u64 = 100_000_000;
 
 /// Gives back what dead processes of the same pid namespace held, unless this process looked so shortly before. The agent does so
 /// too, and sooner; this is for when it is away.
-pub(crate) fn reap_the_dead(ledger: &Ledger, not_within_ns: u64) -> bool {
+pub(crate) fn reap_the_dead(ledger: &Ledger, not_within_ns: u64) {
     let now = divvy_shm::clock::monotonic_ns();
     let last = LOOKED.load(Ordering::Relaxed);
     if now.saturating_sub(last) < not_within_ns
         || LOOKED.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
     {
-        return false;
+        return;
     }
     let namespace = own_namespace();
     if namespace == 0 {
-        return false;
+        return;
     }
     let mut reaper = None;
-    let mut any = false;
     for process in ledger.processes() {
         let alive = || start_time(process.pid).is_some_and(|t| process.start_time == 0 || t == process.start_time);
         let dead = match process.state {
@@ -103,11 +102,10 @@ pub(crate) fn reap_the_dead(ledger: &Ledger, not_within_ns: u64) -> bool {
         };
         if dead {
             reaper = reaper.or_else(|| files::reaper(SHORT_OF_MEMORY_NS));
-            let Some(reaper) = &reaper else { return any };
-            any |= ledger.reap_process(reaper, process.id);
+            let Some(reaper) = &reaper else { return };
+            ledger.reap_process(reaper, process.id);
         }
     }
-    any
 }
 
 /// Gives back what this very process held before it replaced itself by another program: same pid, same start, and no slot of ours yet.

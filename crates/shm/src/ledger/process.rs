@@ -129,7 +129,7 @@ impl Ledger {
             for device in 0..MAX_DEVICES {
                 self.clear_counters(device, i);
             }
-            // Fails only if we were stopped for so long that we were taken for dead.
+            // Fails only if somebody scribbled over it: nobody gives back a slot that is being taken.
             if slot.state.compare_exchange(claiming, pack(generation, State::Live), AcqRel, Relaxed).is_ok() {
                 return ProcessId::from_parts(i as u32, generation);
             }

@@ -69,7 +69,7 @@ impl Ledger {
     pub fn begin_reaping(&self, _: &Reaper, id: ProcessId) -> bool {
         let Some(slot) = self.slot(id) else { return false };
         let reaping = pack(id.generation(), State::Reaping);
-        [State::Live, State::Claiming, State::Reaping]
+        [State::Live, State::Reaping]
             .into_iter()
             .any(|from| slot.state.compare_exchange(pack(id.generation(), from), reaping, AcqRel, Relaxed).is_ok())
     }
