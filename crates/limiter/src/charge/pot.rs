@@ -40,7 +40,7 @@ impl Books {
         }
         lanes[last].charge(self.pot);
         self.busy = self.busy.saturating_add(self.pot);
-        leave_pot(&mut lanes[last], true, false, true);
+        leave_pot(&mut lanes[last], &PotEnd { shared: true, gaps: false, over: true });
         for &i in mine {
             let account = &mut lanes[i].account;
             if account.pot.takes_part {
@@ -133,8 +133,9 @@ impl Books {
                 self.busy = self.busy.saturating_add(due);
             }
         }
+        let end = PotEnd { shared: sharers > 1, gaps, over };
         for &i in mine {
-            leave_pot(&mut lanes[i], sharers > 1, gaps, over);
+            leave_pot(&mut lanes[i], &end);
         }
         (self.pot, self.gap) = (0, 0);
     }
@@ -183,7 +184,17 @@ fn doubt_who_took_longer(lanes: &mut [Lane], mine: &[usize], pot: Ns) {
     }
 }
 
-fn leave_pot(lane: &mut Lane, shared: bool, gaps: bool, over: bool) {
+/// How a pot came to its end.
+struct PotEnd {
+    /// Several took part.
+    shared: bool,
+    /// The card may have stood still for much of it.
+    gaps: bool,
+    /// Nobody is in the middle of a chunk that began in it.
+    over: bool,
+}
+
+fn leave_pot(lane: &mut Lane, &PotEnd { shared, gaps, over }: &PotEnd) {
     let begun = if lane.account.cost.get().is_some() { lane.tail() } else { 0 };
     let part = core::mem::take(&mut lane.account.pot);
     if !part.takes_part {
