@@ -265,8 +265,7 @@ fn what_a_dead_process_left_is_given_back_and_a_living_one_is_known() {
     let registry = registry::Registry::start(vec![(dir.clone(), dir.clone())], Nonsense::default()).unwrap();
     // The child dies without a word.
     let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-    let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap();
-    let namespace: u64 = namespace.to_string_lossy().trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+    let namespace = registry::namespace("/proc/self/ns/pid");
     let who = Newcomer { pid: child.id(), namespace, token: 7, name: "sleep", ..Default::default() };
     let id = tenant.ledger.claim_process(&who).unwrap();
     let stream = tenant.ledger.claim_stream(id, 0).unwrap();
