@@ -404,8 +404,9 @@ def run(book, deadline, only):
 
 def rest(stage):
     """What the first stage has no time for; asked at the end of the third."""
-    for kind in ("graph", "long"):
+    for kind in ("graph", "long", "decode"):
+        # What the shares are held against; not asked again where the first stage has asked.
+        stage.native(kind)
         stage.unmanaged([kind, kind])
         stage.shared([(kind, 500, 1000), (kind, 500, 1000)], 8)
-    for kind in ("graph", "long", "decode"):
         stage.shared([(kind, 300, 300), (kind, 700, 700)], 8)
