@@ -45,6 +45,9 @@ impl Books {
         for &i in mine {
             let lane = &mut lanes[i];
             lane.watch_cost(&seen[i], elapsed);
+            if lane.has_stopped() {
+                lane.account.in_flight = 0;
+            }
             lane.works = lane.worked(&seen[i]);
             working += usize::from(lane.works);
             if !lane.open && lane.done(&seen[i]) > 0 {
@@ -70,6 +73,7 @@ impl Books {
             lane.account.end_measurement();
             lane.account.pot.takes_part = true;
             lane.account.pot.done = lane.account.pot.done.wrapping_add(done);
+            lane.account.pot.until = if done > 0 { self.pot } else { lane.account.pot.until };
             let goes_on = done == 0 && lane.open && lane.seen.queued > 0;
             lane.account.pot.tail = if goes_on { lane.account.pot.tail.saturating_add(elapsed) } else { 0 };
             full |= lane.open && lane.seen.queued > 0 && (elapsed <= coarse || seen[i].queued > 0);

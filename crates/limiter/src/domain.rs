@@ -136,6 +136,12 @@ impl Lane {
         self.seen.queued > 0 || (self.seen.filling >= self.chunk_units.max(1) && self.still < takes)
     }
 
+    /// Behind its closed gate there is only a chunk that is being filled, and nobody has added to it for longer than it can take: nothing
+    /// of it runs.
+    pub(crate) fn has_stopped(&self) -> bool {
+        !self.open && self.seen.queued == 0 && self.silent >= self.patience()
+    }
+
     fn patience(&self) -> Ns {
         let work = self.account.cost.get().unwrap_or(1_000_000).saturating_mul(u64::from(self.seen.filling));
         work.saturating_mul(4).clamp(2_000_000, 1_000_000_000)

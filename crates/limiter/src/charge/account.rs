@@ -56,6 +56,8 @@ pub(super) struct Alone {
 pub(super) struct InPot {
     pub(super) takes_part: bool,
     pub(super) done: u32,
+    /// The pot at its last completion: what it completed took no longer.
+    pub(super) until: Ns,
     /// Time since its last completion in the pot, with full chunks behind an open gate: it works at the next one.
     pub(super) tail: Ns,
     pub(super) claim: Claim,

@@ -104,7 +104,12 @@ impl Books {
                 (Claim::Work(ns), None) => ns,
                 (Claim::Rest(most), _) => {
                     let equal = rest / open.max(1);
-                    let due = equal.min(if witnessed { lane.most_believable() } else { most });
+                    let due = equal.min(match lane.account.pot.done {
+                        0 if witnessed => lane.most_believable(),
+                        // Of nobody in the pot is anything known.
+                        1.. if firm == 0 => Ns::MAX,
+                        _ => most,
+                    });
                     (rest, open) = (rest - due, open - 1);
                     let little = due.saturating_mul(1000) < pot.saturating_mul(RUNNING);
                     let account = &mut lane.account;
@@ -118,20 +123,24 @@ impl Books {
             };
             let due = due.min(left);
             left -= due;
+            lane.account.pot.claim = Claim::Work(due);
             lane.charge(due);
             self.busy = self.busy.saturating_add(due);
         }
         self.spread(lanes, mine, change_over);
-        // What the card surely worked and nobody claims is everybody's.
+        // What the card surely worked and nobody claims goes where the rest of the pot went.
         let mut left = left.saturating_sub(pot - sure).saturating_sub(change_over);
-        let mut heads = sharers.max(1);
+        let given = |lane: &Lane| match lane.account.pot.claim {
+            Claim::Work(ns) => ns.saturating_add(1),
+            _ => 0,
+        };
+        let mut all: Ns = mine.iter().map(|&i| given(&lanes[i])).sum();
         for &i in mine {
-            if lanes[i].account.pot.takes_part {
-                let due = left / heads;
-                (left, heads) = (left - due, heads - 1);
-                lanes[i].charge(due);
-                self.busy = self.busy.saturating_add(due);
-            }
+            let part = given(&lanes[i]);
+            let due = scaled(left, part, all);
+            (left, all) = (left - due, all - part);
+            lanes[i].charge(due);
+            self.busy = self.busy.saturating_add(due);
         }
         let end = PotEnd { shared: sharers > 1, gaps, over };
         for &i in mine {
@@ -164,23 +173,24 @@ impl Books {
 /// The others' work leaves one lane that completed something far more time than that should have taken: it does longer things now.
 fn doubt_who_took_longer(lanes: &mut [Lane], mine: &[usize], pot: Ns) {
     let mut claimed: Ns = 0;
-    let mut completed = None;
     for &i in mine {
         match claim(&lanes[i], false) {
             Claim::None => {}
             Claim::Rest(_) => return,
             Claim::Work(ns) => claimed = claimed.saturating_add(ns),
         }
-        if lanes[i].account.pot.done > 0 {
-            // The one that may run on behind its gate is the suspect, for nobody has measured it there.
-            completed = if lanes[i].open && completed.is_some() { completed } else { Some(i) };
-        }
     }
-    let Some(suspect) = completed else { return };
-    let Claim::Work(own) = claim(&lanes[suspect], false) else { return };
-    let left = pot.saturating_sub(claimed.saturating_sub(own));
-    if left > own.saturating_mul(4).saturating_add(SUSPICIOUS) {
-        lanes[suspect].account.cost.doubt();
+    // Those that may run on behind their gates are the suspects, for nobody has measured them there. Where there are none, nobody can
+    // tell which of the others it was.
+    let completed = |lane: &Lane| lane.account.pot.done > 0;
+    let behind_a_gate = mine.iter().any(|&i| completed(&lanes[i]) && !lanes[i].open);
+    for &i in mine {
+        let suspect = completed(&lanes[i]) && (!behind_a_gate || !lanes[i].open);
+        let Claim::Work(own) = claim(&lanes[i], false) else { continue };
+        let left = pot.saturating_sub(claimed.saturating_sub(own));
+        if suspect && left > own.saturating_mul(4).saturating_add(SUSPICIOUS) {
+            lanes[i].account.cost.doubt();
+        }
     }
 }
 
@@ -227,7 +237,7 @@ fn claim(lane: &Lane, gaps: bool) -> Claim {
                 let done = ns.saturating_mul(u64::from(account.pot.done)).saturating_sub(account.paid);
                 Claim::Work(done.saturating_add(lane.tail()))
             }
-            None => Claim::Rest(Ns::MAX),
+            None => Claim::Rest(account.pot.until.saturating_add(lane.tail())),
         };
     }
     if !lane.works {
@@ -250,4 +260,79 @@ fn claim(lane: &Lane, gaps: bool) -> Claim {
 
 fn scaled(pot: Ns, claim: Ns, all: Ns) -> Ns {
     if all == 0 { 0 } else { (u128::from(pot) * u128::from(claim) / u128::from(all)) as Ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::charge::LONGEST_POT;
+    use crate::domain::Domain;
+    use crate::{Ns, Seen, Shares, Tuning};
+
+    const LOOK: Ns = 35_000;
+
+    /// Two tenants whose units cost 8 us, as far as known, with the gates as given.
+    fn two(open: [bool; 2], seen: [Seen; 2]) -> Domain {
+        let mut domain = Domain::new(1, Tuning::default());
+        for i in 0..2 {
+            domain.add(Shares { request: 500, limit: 1000 }, &[0]);
+            let lane = &mut domain.lanes[i];
+            lane.account.cost.learn(2_000_000, 250);
+            (lane.chunk_units, lane.seen) = (25, seen[i]);
+            lane.set_gate(open[i]);
+        }
+        domain
+    }
+
+    /// Lets time pass; `step` says what is seen then.
+    fn pass(domain: &mut Domain, time: Ns, mut step: impl FnMut(Ns, &mut [Seen])) {
+        let mine = [0, 1];
+        for now in (LOOK..=time).step_by(usize::try_from(LOOK).unwrap()) {
+            let mut seen = [domain.lanes[0].seen, domain.lanes[1].seen];
+            step(now, &mut seen);
+            domain.books[0].pass(&mut domain.lanes, &mine, &seen, LOOK, 4 * LOOK);
+            for (lane, seen) in domain.lanes.iter_mut().zip(seen) {
+                lane.silent = if lane.seen.submitted == seen.submitted { lane.silent + LOOK } else { 0 };
+                lane.seen = seen;
+            }
+        }
+    }
+
+    fn charged(domain: &Domain) -> [Ns; 2] {
+        [domain.lanes[0].account.charged, domain.lanes[1].account.charged]
+    }
+
+    #[test]
+    fn who_stopped_in_the_middle_of_a_chunk_does_not_pay_for_a_neighbour_that_has_become_slower() {
+        let filling = Seen { filling: 4, streams: 3, submitted: 4, ..Seen::default() };
+        let queued = Seen { queued: 64, streams: 4, submitted: 64, ..Seen::default() };
+        let mut domain = two([false, true], [filling, queued]);
+        domain.lanes[0].account.in_flight = 3;
+        domain.lanes[0].account.cost.doubt();
+        // One unit of the first ends at once, nothing after it; the second does 16 units in 200 us: 12 us each.
+        pass(&mut domain, 2 * LONGEST_POT, |now, seen| {
+            (seen[0].completed, seen[0].filling) = (1, 3);
+            (seen[1].completed, seen[1].submitted) = (16 * (now / 200_000) as u32, 64 + 16 * (now / 200_000) as u32);
+        });
+        let [first, second] = charged(&domain);
+        assert!(first < 200_000, "{first} and {second} ns");
+        assert!(second > LONGEST_POT, "{first} and {second} ns");
+        let [first, second] = [0, 1].map(|i: usize| domain.lanes[i].account.cost.get().unwrap());
+        assert!(first < 50_000, "{first} ns a unit");
+        assert!((10_000..13_000).contains(&second), "measured as soon as nobody can be beside it: {second} ns a unit");
+    }
+
+    #[test]
+    fn of_two_behind_open_gates_none_pays_for_what_the_others_price_does_not_explain() {
+        let queued = Seen { queued: 64, streams: 4, submitted: 64, ..Seen::default() };
+        let mut domain = two([true, true], [queued, queued]);
+        // Each does 16 units in 2 ms, which should take 128 us: their kernels have become eight times as long.
+        pass(&mut domain, 10 * LONGEST_POT, |now, seen| {
+            for (i, seen) in seen.iter_mut().enumerate() {
+                let done = 16 * ((now + 1_000_000 * i as Ns) / 2_000_000) as u32;
+                (seen.completed, seen.submitted) = (done, 64 + done);
+            }
+        });
+        let [first, second] = charged(&domain);
+        assert!(first.abs_diff(second) < (first + second) / 10, "{first} and {second} ns");
+    }
 }
