@@ -33,8 +33,8 @@ fn cases() -> Vec<(String, Vec<Tenant>)> {
     let vgg = Program { kernel: 10 * US, every: 6, long: 290 * US, launch: 12 * US, burst: 95, think: 100 * US, ..mm };
     let deeplab =
         Program { kernel: 10 * US, every: 6, long: 120 * US, launch: 18 * US, burst: 220, think: 300 * US, ..mm };
-    let lstm = Program { kernel: 8 * US, launch: 12 * US, burst: 4000, think: MS, ..mm };
-    let (small, train) = (Program::small(), Program::train());
+    let (small, train, lstm) = (Program::small(), Program::train(), Program::lstm());
+    let slow = Program { launch: 11 * US, ..lstm };
     let four = [100, 200, 300, 400].map(|request| (request, 1000, mm)).to_vec();
     vec![
         pair("mm", (300, mm), (700, mm)),
@@ -47,9 +47,11 @@ fn cases() -> Vec<(String, Vec<Tenant>)> {
         pair("long", (100, long), (900, long)),
         pair("vgg", (500, vgg), (500, vgg)),
         pair("deeplab", (500, deeplab), (500, deeplab)),
-        pair("lstm", (500, lstm), (500, lstm)),
-        pair("lstm", (300, lstm), (700, lstm)),
-        pair("small", (300, small), (700, small)),
+        pair("lstm", (500, lstm), (500, lstm.out_of_step())),
+        pair("lstm", (300, lstm), (700, lstm.out_of_step())),
+        pair("slow lstm", (500, slow), (500, slow.out_of_step())),
+        pair("slow lstm", (300, slow), (700, slow.out_of_step())),
+        pair("small", (300, small), (700, small.out_of_step())),
         pair("train", (300, train), (700, train)),
         pair("mm, small", (300, mm), (700, small)),
         pair("mm, small", (700, mm), (300, small)),

@@ -64,13 +64,17 @@ impl Books {
             self.pot = self.pot.saturating_add(elapsed);
         }
         let (mut completed, mut full) = (false, false);
+        let there = mine.iter().filter(|&&i| lanes[i].works && lanes[i].is_there()).count() as u64;
         for &i in mine {
             let lane = &mut lanes[i];
             if !lane.works {
                 continue;
             }
+            if lane.is_there() {
+                lane.account.pot.slices = lane.account.pot.slices.saturating_add(elapsed / there);
+            }
             let done = lane.done(&seen[i]);
-            lane.account.end_measurement();
+            lane.end_measurement();
             lane.account.pot.takes_part = true;
             lane.account.pot.done = lane.account.pot.done.wrapping_add(done);
             lane.account.pot.until = if done > 0 { self.pot } else { lane.account.pot.until };
@@ -85,7 +89,10 @@ impl Books {
         if self.pot > 0 && self.settle_what_ran_on(lanes, mine, seen) {
             return;
         }
-        let over = working == 0 || (working == 1 && completed);
+        // Chunks of several streams end together: what they took, alone and with gaps, is only told from more of them.
+        let lone = mine.iter().filter(|&&i| lanes[i].account.pot.takes_part).count() == 1;
+        let gather = lone && mine.iter().any(|&i| lanes[i].works && lanes[i].is_broad(&seen[i]));
+        let over = working == 0 || (working == 1 && completed && !gather);
         if self.pot > 0 && (over || self.pot >= LONGEST_POT) {
             self.share_out(lanes, mine, over);
             if let Some(&i) = mine.iter().find(|&&i| over && lanes[i].works) {
@@ -108,6 +115,7 @@ impl Books {
             return false;
         }
         let done = lane.done(now);
+        let broad = lane.is_broad(now);
         let mut due = elapsed;
         if !lane.open && done == 0 {
             due = due.min(lane.left_to_pay());
@@ -117,28 +125,33 @@ impl Books {
         }
         lane.charge(due);
         self.busy = self.busy.saturating_add(due);
-        let account = &mut lane.account;
         let late = elapsed > LATE;
         if !full || late {
             // Nobody knows when something was completed.
-            account.end_measurement();
+            lane.end_measurement();
         }
-        if let Some(alone) = &mut account.alone {
+        if let Some(alone) = &mut lane.account.alone {
             alone.time = alone.time.saturating_add(elapsed);
+            alone.streams = alone.streams.max(now.streams);
         }
         if done > 0 {
-            if let Some(alone) = &mut account.alone {
+            let account = &mut lane.account;
+            if let Some(mut alone) = account.alone {
                 (alone.measured, alone.units) = (alone.time, alone.units.saturating_add(done));
-                if alone.measured >= MEASUREMENT || alone.fresh_start || now.queued == 0 {
-                    account.end_measurement();
+                account.alone = Some(alone);
+                let long = alone.measured >= MEASUREMENT && lane.is_telling(&alone);
+                if long || alone.fresh_start || now.queued == 0 {
+                    lane.end_measurement();
                 }
+            } else if broad {
+                // Chunks of several streams end together, and one that ends right after another did not begin there.
             } else if !account.guessed {
                 account.cost.bound(account.paid, done);
             } else if account.may_guess() {
                 account.cost.guess(account.paid, done);
             }
-            if account.alone.is_none() && now.queued > 0 && lane.open && !late {
-                account.alone = Some(Alone::default());
+            if lane.account.alone.is_none() && now.queued > 0 && lane.open && !late {
+                lane.account.alone = Some(Alone::default());
             }
             lane.settled();
         }

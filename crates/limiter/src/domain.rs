@@ -12,6 +12,8 @@ use crate::{Ns, Seen, pace, turn};
 const ABSENT: Ns = 200_000_000;
 /// A program that submits nothing for so long waits for the card.
 const HELD_UP: Ns = 50_000;
+/// So does one whose queue takes this long: it is held up when it comes to its end.
+const FAR_BEHIND: Ns = 1_000_000;
 /// Of so many thousandths of a tenant's time a thousand are its own or its neighbours': the rest goes to changing over, and is nobody's.
 const CHANGING_OVER: u64 = 1_010;
 /// What a program does lately is what it did in about this time.
@@ -140,6 +142,14 @@ impl Lane {
     /// of it runs.
     pub(crate) fn has_stopped(&self) -> bool {
         !self.open && self.seen.queued == 0 && self.silent >= self.patience()
+    }
+
+    /// Its program waits for the card. Beside others (`room`) one that goes on submitting does, too, in the end.
+    fn is_held_up(&self, room: bool) -> bool {
+        let waits = self.silent > HELD_UP || (room && self.queued_time() > FAR_BEHIND);
+        // A program of several streams is kept back before it has closed a chunk.
+        let kept_back = !self.open && self.seen.streams > 1 && self.has_work();
+        (self.seen.queued > 0 || kept_back) && waits
     }
 
     fn patience(&self) -> Ns {
@@ -414,7 +424,7 @@ impl Domain {
             // leaves the others idle.
             // Waiting hurts a program that is itself held up by it, and not one that goes on submitting.
             let lanes = || tenant.lanes.iter().map(|&lane| &self.lanes[lane]);
-            let held_up = tenant.bucket.allows() && lanes().any(|l| l.seen.queued > 0 && l.silent > HELD_UP);
+            let held_up = tenant.bucket.allows() && lanes().any(|l| l.is_held_up(self.slack[l.device].is_there()));
             let computes = lanes().map(|lane| lane.done_if_alone).max().unwrap_or(0);
             let at_work = tenant.last_work.is_some_and(|last| now.saturating_sub(last) < self.tuning.pause);
             let lost = if held_up { elapsed - computes } else { 0 };

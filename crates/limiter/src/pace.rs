@@ -48,6 +48,9 @@ const SMALL: u64 = 3;
 /// ... gets smaller chunks, down to this part of the usual ones.
 const FINEST: u64 = 4;
 
+/// Where there is room for all chunks are so many times the usual ones.
+const COARSE: u64 = 4;
+
 /// Most units in a chunk: a program whose kernels suddenly take a thousand times longer is still taken back within reason.
 const MOST_UNITS: u64 = 1 << 14;
 
@@ -72,7 +75,7 @@ pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
         let target = if fine { domain.tuning.chunk } else { domain.tuning.sparse_chunk };
         let target = match (others, domain.slack[card].is_there()) {
             // Nobody waits for a turn, costs are not measured, and programs that are held up by launching feel every boundary.
-            (true, true) => target,
+            (true, true) => target * COARSE,
             (true, false) if lane.should_be_timed(now) => target / 4,
             _ => target * small / 1000,
         };

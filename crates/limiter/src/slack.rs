@@ -19,9 +19,15 @@ const KEPT: u64 = 200;
 /// kind for this part of the time ...
 const BROAD: u64 = 800;
 /// ... and the card has full chunks to do for less than this part of it, submitting is what takes them so long, and turns would only
-/// make it longer. So it stays while nobody comes off worse than promised: in company each waits for the others' work, and neither its
-/// queue nor how busy the card is says more.
+/// make it longer. So it stays: in company each waits for the others' work, and neither its queue nor how busy the card is says more.
 const THIN: u64 = 750;
+/// Where somebody has missed this much of what it was promised, those who come off well wait until it is ...
+const HURT: Ns = 10_000_000;
+/// ... no more than this.
+const UNHURT: Ns = 2_000_000;
+
+/// Who is away for less than this only pauses.
+const PAUSE: Ns = 50_000_000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slack {
@@ -30,12 +36,19 @@ pub(crate) struct Slack {
     /// What the card had worked by then.
     busy: Ns,
     last: Ns,
+    busy_last: Ns,
+    /// When several last wanted it.
+    contended: Ns,
+    /// There is room because all work in several streams.
+    side_by_side: bool,
     /// Time with a deep queue since.
     deep: Ns,
     /// Time since in which the card had full chunks to do.
     full: Ns,
     /// Time since in which all who worked did in several streams.
     broad: Ns,
+    /// Who comes off well waits for who does not.
+    yields: bool,
 }
 
 /// What a card has to do.
@@ -51,8 +64,8 @@ pub(crate) struct Load {
     pub(crate) full: bool,
     /// All who work do in several streams.
     pub(crate) broad: bool,
-    /// Somebody comes off worse than it was promised.
-    pub(crate) aggrieved: bool,
+    /// So much somebody has missed of what it was promised.
+    pub(crate) missed: Ns,
 }
 
 impl Slack {
@@ -61,10 +74,24 @@ impl Slack {
         self.room
     }
 
+    /// All may, but somebody comes off worse than promised: others wait for it.
+    pub(crate) fn yields(&self) -> bool {
+        self.room && self.yields
+    }
+
     /// A look at `now`.
     pub(crate) fn look(&mut self, now: Ns, load: Load) {
+        self.yields = load.missed > if self.yields { UNHURT } else { HURT };
         let since_last = now.saturating_sub(self.last);
+        let worked = load.busy.saturating_sub(core::mem::replace(&mut self.busy_last, load.busy));
         self.last = now;
+        if load.contended {
+            self.contended = now;
+        } else if self.side_by_side && now.saturating_sub(self.contended) < PAUSE {
+            // Somebody thinks for a moment, and what is seen meanwhile says nothing.
+            (self.since, self.busy) = (self.since.saturating_add(since_last), self.busy.saturating_add(worked));
+            return;
+        }
         if load.queued >= DEEP {
             self.deep = self.deep.saturating_add(since_last);
         }
@@ -83,10 +110,12 @@ impl Slack {
         let broad = part(self.broad) > BROAD;
         self.room = load.contended
             && if self.room {
-                (deep < KEPT && busy < FULL) || (broad && !load.aggrieved)
+                (deep < KEPT && busy < FULL) || broad
             } else {
-                deep < KEPT && (busy < ROOM || (broad && part(self.full) < THIN && !load.aggrieved))
+                let thin = broad && part(self.full) < THIN && load.missed < UNHURT;
+                deep < KEPT && (busy < ROOM || thin)
             };
+        self.side_by_side = self.room && broad;
         (self.since, self.busy) = (now, load.busy);
         (self.deep, self.full, self.broad) = (0, 0, 0);
     }
@@ -110,7 +139,8 @@ mod tests {
         assert!(look(&mut slack, 3, 900), "what is nearly full stays as it was");
         assert!(!look(&mut slack, 4, 980));
         assert!(!look(&mut slack, 5, 900));
-        slack.look(6 * WINDOW, Load::default());
+        assert!(look(&mut slack, 6, 500));
+        slack.look(7 * WINDOW, Load::default());
         assert!(!slack.is_there(), "whoever comes next begins with turns");
     }
 
@@ -125,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_take_long_to_submit_in_several_streams_run_side_by_side_while_nobody_is_hurt() {
+    fn programs_that_take_long_to_submit_in_several_streams_run_side_by_side() {
         let mut slack = Slack::default();
         let look = |slack: &mut Slack, at: Ns, load: Load| {
             slack.look(at * WINDOW, Load { contended: true, busy: at * WINDOW, ..load });
@@ -138,11 +168,15 @@ mod tests {
             look(&mut slack, 4, Load { broad: true, full: true, ..Load::default() }),
             "in company it is always full"
         );
-        assert!(!look(&mut slack, 5, Load { broad: true, aggrieved: true, ..Load::default() }));
-        assert!(!look(&mut slack, 6, Load { broad: true, aggrieved: true, ..Load::default() }));
-        assert!(look(&mut slack, 7, Load { broad: true, ..Load::default() }));
+        let hurt = Load { broad: true, missed: 2 * HURT, ..Load::default() };
+        assert!(look(&mut slack, 5, hurt) && slack.yields(), "others wait, which is better for all than turns");
+        assert!(look(&mut slack, 6, Load { missed: HURT / 2, ..hurt }) && slack.yields());
+        assert!(look(&mut slack, 7, Load { missed: 0, ..hurt }) && !slack.yields());
         let deep = Load { queued: 2 * DEEP, ..Load::default() };
         assert!(look(&mut slack, 8, Load { broad: true, ..deep }));
-        assert!(!look(&mut slack, 9, deep), "somebody who keeps a queue has come");
+        slack.look(8 * WINDOW + PAUSE - 1, Load::default());
+        assert!(slack.is_there(), "somebody thinks for a moment");
+        assert!(look(&mut slack, 14, Load { broad: true, ..deep }));
+        assert!(!look(&mut slack, 15, deep), "somebody who keeps a queue has come");
     }
 }

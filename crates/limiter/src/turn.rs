@@ -131,7 +131,7 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
             queued: lanes().map(Lane::queued_time).sum(),
             full: lanes().any(|lane| lane.open && lane.seen.queued > 0),
             broad: lanes().filter(|lane| lane.has_work()).all(|lane| lane.seen.streams > 1),
-            aggrieved: lanes().any(|lane| domain.tenants[lane.tenant].grievance > GRIEVED),
+            missed: lanes().map(|lane| domain.tenants[lane.tenant].grievance.max(0).unsigned_abs()).max().unwrap_or(0),
         };
         domain.slack[card].look(now, load);
     }
@@ -170,7 +170,13 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
             let card = domain.lanes[lane].device;
             contended[card] && !domain.slack[card].is_there()
         });
-        let open = !tenant.gone && tenant.bucket.allows() && (tenant.owner || !must_own);
+        let yields = tenant.grievance <= 0
+            && tenant
+                .lanes
+                .iter()
+                .map(|&lane| domain.lanes[lane].device)
+                .any(|card| contended[card] && domain.slack[card].yields());
+        let open = !tenant.gone && tenant.bucket.allows() && (tenant.owner || !must_own) && !yields;
         // Closed while the card was still at the work before: nothing of it has begun.
         let begun = tenant.waits_for.is_none();
         let lane = &mut domain.lanes[i];

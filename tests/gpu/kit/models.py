@@ -12,6 +12,7 @@ def run(book, deadline, only):
             stage.native(job, 3)
             stage.unmanaged([job, job], 4)
             stage.shared([(job, 500, 1000), (job, 500, 1000)], 5)
+        stage.shared([("lstm-t", 300, 1000), ("lstm-t", 700, 1000)], 8)
         shares.rest(stage)
     finally:
         stage.end()

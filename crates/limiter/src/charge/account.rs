@@ -9,6 +9,11 @@ const BELIEVED: Ns = 5_000_000;
 /// Costs are held against the wall time of at least so much work: kernels of one program differ.
 const WINDOW: Ns = 4_000_000;
 
+/// Who submitted something so long ago still submits.
+const RECENT: Ns = 100_000;
+/// So many chunks of each of its streams make a measurement.
+const SEVERAL: u32 = 4;
+
 /// One tenant's account on one card.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Account {
@@ -47,6 +52,8 @@ pub(super) struct Alone {
     /// At the last completion in it.
     pub(super) measured: Ns,
     pub(super) units: u32,
+    /// In so many streams, at the most.
+    pub(super) streams: u32,
     /// Began with the opening of the gate, with nothing of it begun before.
     pub(super) fresh_start: bool,
 }
@@ -58,6 +65,8 @@ pub(super) struct InPot {
     pub(super) done: u32,
     /// The pot at its last completion: what it completed took no longer.
     pub(super) until: Ns,
+    /// What it had of the card if that went round among all that had work for it, as it does.
+    pub(super) slices: Ns,
     /// Time since its last completion in the pot, with full chunks behind an open gate: it works at the next one.
     pub(super) tail: Ns,
     pub(super) claim: Claim,
@@ -78,15 +87,6 @@ impl Account {
     /// A price nobody can vouch for is only better than none.
     pub(super) fn may_guess(&self) -> bool {
         self.speculated == 0 || self.cost.get().is_none()
-    }
-
-    /// What was measured so far is learnt.
-    pub(super) fn end_measurement(&mut self) {
-        match self.alone.take() {
-            Some(Alone { units: 0, .. }) | None => {}
-            Some(alone) if alone.fresh_start => self.cost.learn_start(alone.measured, alone.units),
-            Some(alone) => self.cost.learn(alone.measured, alone.units),
-        }
     }
 }
 
@@ -126,6 +126,33 @@ impl Lane {
         self.account.pot.tail.min(self.longest_chunk_time())
     }
 
+    /// Works in several streams.
+    pub(super) fn is_broad(&self, now: &Seen) -> bool {
+        self.seen.streams.max(now.streams) > 1
+    }
+
+    /// The card finds work of it whenever it comes round.
+    pub(super) fn is_there(&self) -> bool {
+        self.open && (self.seen.queued > 0 || (self.seen.filling > 0 && self.silent < RECENT))
+    }
+
+    /// It has done enough to be learnt from. Streams complete their chunks whenever they like: of several one sees little in a short
+    /// time, or all they did before.
+    pub(super) fn is_telling(&self, alone: &Alone) -> bool {
+        let several = if alone.streams > 1 { SEVERAL * alone.streams * self.largest_chunk() } else { 1 };
+        alone.units >= several
+    }
+
+    /// What was measured so far is learnt.
+    pub(super) fn end_measurement(&mut self) {
+        let Some(alone) = self.account.alone.take().filter(|alone| self.is_telling(alone)) else { return };
+        if alone.fresh_start {
+            self.account.cost.learn_start(alone.measured, alone.units);
+        } else {
+            self.account.cost.learn(alone.measured, alone.units);
+        }
+    }
+
     /// A completion was booked: what it runs now is unpaid.
     pub(super) fn settled(&mut self) {
         let account = &mut self.account;
@@ -139,7 +166,7 @@ impl Lane {
         if self.open && !open {
             self.account.in_flight = if self.has_work() { self.seen.streams.max(1) } else { 0 };
             self.account.guessed |= self.account.in_flight > 0;
-            self.account.end_measurement();
+            self.end_measurement();
         } else if !self.open && open {
             self.account.in_flight = 0;
             let fresh_start = !begun && self.seen.queued > 0;
@@ -159,6 +186,9 @@ impl Lane {
         (*time, *units) = (time.saturating_add(elapsed), units.saturating_add(done));
         if done > 0 && *time >= WINDOW {
             let (time, units) = core::mem::take(&mut self.account.window);
+            if self.account.cost.get().is_none() && self.is_broad(now) {
+                self.account.cost.bound(time, units);
+            }
             self.account.cost.at_most(time, units);
         }
     }

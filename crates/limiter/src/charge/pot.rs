@@ -56,12 +56,19 @@ impl Books {
     pub(super) fn share_out(&mut self, lanes: &mut [Lane], mine: &[usize], over: bool) {
         let (pot, sure) = (self.pot, self.pot.saturating_sub(self.gap));
         let gaps = self.gap > pot / GAPPY;
-        if !gaps {
+        // Programs of several streams beside each other: their chunks end when they like, and say little.
+        let beside = |lane: &Lane| lane.open && lane.account.pot.takes_part;
+        let side_by_side = mine.iter().filter(|&&i| beside(&lanes[i])).count() > 1
+            && mine.iter().filter(|&&i| beside(&lanes[i])).all(|&i| lanes[i].seen.streams > 1);
+        if !gaps && !side_by_side {
             doubt_who_took_longer(lanes, mine, pot);
         }
         let (mut firm, mut open, mut sharers) = (0u64, 0u64, 0u64);
         for &i in mine {
-            let claim = claim(&lanes[i], gaps);
+            let claim = match lanes[i].account.pot.slices {
+                slices if side_by_side && lanes[i].account.pot.takes_part => Claim::Work(slices),
+                _ => claim(&lanes[i], gaps),
+            };
             lanes[i].account.pot.claim = claim;
             sharers += u64::from(lanes[i].account.pot.takes_part);
             match claim {
@@ -318,7 +325,7 @@ mod tests {
         assert!(second > LONGEST_POT, "{first} and {second} ns");
         let [first, second] = [0, 1].map(|i: usize| domain.lanes[i].account.cost.get().unwrap());
         assert!(first < 50_000, "{first} ns a unit");
-        assert!((10_000..13_000).contains(&second), "measured as soon as nobody can be beside it: {second} ns a unit");
+        assert!((9_000..13_000).contains(&second), "measured as soon as nobody can be beside it: {second} ns a unit");
     }
 
     #[test]

@@ -34,6 +34,14 @@ pub(crate) struct Program {
     pub(crate) turns_to: Ns,
     /// Units a launch counts for: the nodes of a graph.
     pub(crate) units: u32,
+    /// Launches go to so many streams, one after the other. The library keeps a program of several back on the CPU while its gate is
+    /// closed.
+    pub(crate) streams: u32,
+    /// After so many launches, if not zero, as many follow that take the other time: the way forward, and the way back.
+    pub(crate) phase: u32,
+    pub(crate) other: Ns,
+    /// CPU time of a boundary between two chunks.
+    pub(crate) boundary: Ns,
 }
 
 impl Program {
@@ -52,6 +60,10 @@ impl Program {
             turns_at: 0,
             turns_to: 0,
             units: 1,
+            streams: 1,
+            phase: 0,
+            other: 0,
+            boundary: 0,
         }
     }
 
@@ -73,6 +85,26 @@ impl Program {
         }
     }
 
+    /// A recurrent network in training: short kernels in several streams, the CPU hardly fast enough.
+    pub(crate) fn lstm() -> Program {
+        Program {
+            kernel: 5 * US,
+            phase: 1400,
+            other: 12 * US,
+            launch: 9 * US,
+            burst: 4200,
+            think: MS,
+            streams: 4,
+            boundary: 12 * US,
+            ..Program::mm()
+        }
+    }
+
+    /// The same, later, and in shorter bursts: two that are quite alike fall into step with each other.
+    pub(crate) fn out_of_step(self) -> Program {
+        Program { from: self.from + 17 * MS, burst: self.burst * 97 / 100, ..self }
+    }
+
     pub(crate) fn kernels_of(kernel: Ns) -> Program {
         Program { kernel, ..Program::mm() }
     }
@@ -81,13 +113,23 @@ impl Program {
 enum Op {
     Wait,
     Kernel(Ns),
+    /// So many units are done.
     Write(u32),
+}
+
+/// Work in order, and units of it in the chunk that is being filled.
+#[derive(Default)]
+struct Stream {
+    queue: VecDeque<(u64, Op)>,
+    filling: u32,
+    began_open: bool,
+    began_turn: u32,
 }
 
 struct Tenant {
     id: TenantId,
     program: Program,
-    queue: VecDeque<Op>,
+    streams: Vec<Stream>,
     kernels: usize,
     launched: u64,
     submitted: u32,
@@ -99,8 +141,6 @@ struct Tenant {
     /// It had run out of work when the card left it: the card comes to look once, a time slice later.
     left_idle: bool,
     turn: u32,
-    began_open: bool,
-    began_turn: u32,
     chunk_units: u32,
     slow_start: u32,
     cpu: Ns,
@@ -113,12 +153,47 @@ struct Tenant {
     worst_wait: Ns,
 }
 
+impl Tenant {
+    fn is_idle(&self) -> bool {
+        self.streams.iter().all(|stream| stream.queue.is_empty())
+    }
+
+    /// The stream whose turn it is on the card: what was submitted first goes first, but for what waits for its gate.
+    fn next(&self, open: bool) -> Option<usize> {
+        let front = |stream: &Stream| match stream.queue.front() {
+            Some((_, Op::Wait)) if !open => None,
+            Some((order, _)) => Some(*order),
+            None => None,
+        };
+        (0..self.streams.len()).filter_map(|i| Some((front(&self.streams[i])?, i))).min().map(|(_, i)| i)
+    }
+
+    fn waits_for_gate(&self) -> bool {
+        self.streams.iter().any(|stream| matches!(stream.queue.front(), Some((_, Op::Wait))))
+    }
+
+    fn is_kept_back(&self, managed: bool) -> bool {
+        managed && self.streams.len() > 1 && !self.gate
+    }
+
+    fn end_chunk(&mut self, i: usize) {
+        let units = std::mem::take(&mut self.streams[i].filling);
+        if units > 0 {
+            self.ended += units;
+            self.streams[i].queue.push_back((self.launched, Op::Write(units)));
+            self.cpu += self.program.boundary;
+        }
+    }
+}
+
 pub(crate) struct Card {
     pub(crate) domain: Domain,
     tenants: Vec<Tenant>,
     pub(crate) now: Ns,
     managed: bool,
     running: Option<usize>,
+    /// Which of its streams.
+    stream: usize,
     /// Whose context the card has.
     resident: Option<usize>,
     op_ends: Ns,
@@ -149,6 +224,7 @@ impl Card {
             now: 0,
             managed: true,
             running: None,
+            stream: 0,
             resident: None,
             op_ends: Ns::MAX,
             op_began: 0,
@@ -182,7 +258,7 @@ impl Card {
         self.tenants.push(Tenant {
             id,
             program,
-            queue: VecDeque::new(),
+            streams: (0..program.streams).map(|_| Stream::default()).collect(),
             kernels: 0,
             launched: 0,
             submitted: 0,
@@ -192,8 +268,6 @@ impl Card {
             gate_seen: 0,
             left_idle: false,
             turn: 0,
-            began_open: true,
-            began_turn: 0,
             chunk_units: 0,
             slow_start: 1,
             cpu: program.from,
@@ -237,10 +311,10 @@ impl Card {
     fn next_event(&self) -> Ns {
         let mut next = if self.managed { self.look } else { Ns::MAX };
         for t in &self.tenants {
-            if !t.syncing && t.kernels < DEPTH && t.cpu < t.program.until {
+            if !t.syncing && t.kernels < DEPTH && t.cpu < t.program.until && !t.is_kept_back(self.managed) {
                 next = next.min(t.cpu);
             }
-            if matches!(t.queue.front(), Some(Op::Wait)) && t.gate && t.gate_seen > self.now {
+            if t.waits_for_gate() && t.gate && t.gate_seen > self.now {
                 next = next.min(t.gate_seen);
             }
         }
@@ -257,7 +331,7 @@ impl Card {
         let now = self.now;
         let managed = self.managed;
         let t = &mut self.tenants[i];
-        if t.syncing && t.queue.is_empty() {
+        if t.syncing && t.is_idle() {
             t.syncing = false;
             t.cpu = now + t.program.think;
             t.in_burst = 0;
@@ -266,35 +340,36 @@ impl Card {
                 t.cpu += on + off - (t.cpu - t.program.from) % (on + off);
             }
         }
-        while !t.syncing && t.kernels < DEPTH && t.cpu <= now && t.cpu < t.program.until {
+        while !t.syncing && t.kernels < DEPTH && t.cpu <= now && t.cpu < t.program.until && !t.is_kept_back(managed) {
             let p = t.program;
-            let passed = t.began_open || t.began_turn != t.turn;
-            if managed && t.submitted != t.ended && !t.gate && passed {
+            t.cpu = now + p.launch;
+            let i = (t.launched % u64::from(p.streams)) as usize;
+            let passed = t.streams[i].began_open || t.streams[i].began_turn != t.turn;
+            if managed && !t.gate && passed {
                 // The library sees the gate closed and does not add to a chunk that has passed it.
-                t.ended = t.submitted;
-                t.queue.push_back(Op::Write(t.submitted));
+                t.end_chunk(i);
             }
-            if managed && t.submitted == t.ended {
-                t.queue.push_back(Op::Wait);
-                (t.began_open, t.began_turn) = (t.gate, t.turn);
+            if managed && t.streams[i].filling == 0 {
+                t.streams[i].queue.push_back((t.launched, Op::Wait));
+                (t.streams[i].began_open, t.streams[i].began_turn) = (t.gate, t.turn);
             }
             t.launched += 1;
             let long = p.every > 0 && t.launched.is_multiple_of(u64::from(p.every));
+            let back = p.phase > 0 && (u64::from(t.in_burst) / u64::from(p.phase)) % 2 == 1;
             let kernel = if p.turns_at > 0 && now >= p.turns_at { p.turns_to } else { p.kernel };
-            t.queue.push_back(Op::Kernel(if long { p.long } else { kernel }));
+            let kernel = if back { p.other } else { kernel };
+            t.streams[i].queue.push_back((t.launched, Op::Kernel(if long { p.long } else { kernel })));
             t.kernels += 1;
             t.submitted += p.units;
+            t.streams[i].filling += p.units;
             let most = if t.chunk_units > 0 { t.chunk_units } else { t.slow_start };
-            if managed && t.submitted - t.ended >= most {
-                t.ended = t.submitted;
-                t.queue.push_back(Op::Write(t.submitted));
+            if managed && t.streams[i].filling >= most {
+                t.end_chunk(i);
             }
             t.in_burst += 1;
-            t.cpu = now + p.launch;
             if p.burst > 0 && t.in_burst >= p.burst {
-                if managed && t.submitted != t.ended {
-                    t.ended = t.submitted;
-                    t.queue.push_back(Op::Write(t.submitted));
+                for i in (0..t.streams.len()).filter(|_| managed) {
+                    t.end_chunk(i);
                 }
                 t.syncing = true;
             }
@@ -302,13 +377,7 @@ impl Card {
     }
 
     fn runnable(&self, i: usize) -> bool {
-        let t = &self.tenants[i];
-        match t.queue.front() {
-            _ if t.left_idle => true,
-            None => false,
-            Some(Op::Wait) => self.is_open(i),
-            Some(_) => true,
-        }
+        self.tenants[i].left_idle || self.tenants[i].next(self.is_open(i)).is_some()
     }
 
     fn is_open(&self, i: usize) -> bool {
@@ -342,9 +411,9 @@ impl Card {
                     let (from, to) = (self.op_began.min(self.op_ends), self.op_ends);
                     self.account(i, from, to);
                     let t = &mut self.tenants[i];
-                    match t.queue.pop_front() {
-                        Some(Op::Write(n)) => t.completed = n,
-                        Some(Op::Kernel(_)) => {
+                    match t.streams[self.stream].queue.pop_front() {
+                        Some((_, Op::Write(units))) => t.completed += units,
+                        Some((_, Op::Kernel(_))) => {
                             t.kernels -= 1;
                             t.done += 1;
                             t.worst_wait = t.worst_wait.max(to - t.waited_since);
@@ -356,7 +425,7 @@ impl Card {
                         _ => {}
                     }
                     self.running = None;
-                    if t.syncing && t.queue.is_empty() {
+                    if t.syncing && t.is_idle() {
                         self.cpu(i);
                     }
                     if self.runnable(i) && self.now < self.slice_ends {
@@ -376,7 +445,7 @@ impl Card {
                     if ran > 0 {
                         self.account(i, self.op_began, self.now);
                     }
-                    if let Some(Op::Kernel(left)) = self.tenants[i].queue.front_mut() {
+                    if let Some((_, Op::Kernel(left))) = self.tenants[i].streams[self.stream].queue.front_mut() {
                         *left -= ran.min(*left);
                     }
                     self.running = None;
@@ -404,7 +473,7 @@ impl Card {
                 self.slice_ends = self.now + SLICE;
                 let cost = if self.resident == Some(i) { 0 } else { SWITCH };
                 if let Some(left) = self.resident.replace(i).filter(|left| *left != i) {
-                    self.tenants[left].left_idle = self.tenants[left].queue.is_empty() && !self.looks_in_vain;
+                    self.tenants[left].left_idle = self.tenants[left].is_idle() && !self.looks_in_vain;
                 }
                 self.start(i, cost);
                 return;
@@ -413,16 +482,13 @@ impl Card {
     }
 
     fn start(&mut self, i: usize, cost: Ns) {
-        let waits = match self.tenants[i].queue.front() {
-            None => true,
-            Some(Op::Wait) => !self.is_open(i),
-            Some(_) => false,
-        };
-        self.looks_in_vain = waits;
+        let next = self.tenants[i].next(self.is_open(i));
+        self.looks_in_vain = next.is_none();
         self.tenants[i].left_idle = false;
-        let took = match self.tenants[i].queue.front() {
-            Some(Op::Kernel(left)) => *left,
-            _ if waits => LOOK,
+        self.stream = next.unwrap_or(0);
+        let took = match self.tenants[i].streams[self.stream].queue.front() {
+            _ if next.is_none() => LOOK,
+            Some((_, Op::Kernel(left))) => *left,
             _ => FRONT_END,
         };
         self.running = Some(i);
@@ -438,7 +504,8 @@ impl Card {
             .map(|t| Seen {
                 queued: t.ended - t.completed,
                 filling: t.submitted - t.ended,
-                streams: u32::from(t.submitted != t.completed),
+                streams: t.streams.iter().filter(|stream| !stream.queue.is_empty() || stream.filling > 0).count()
+                    as u32,
                 completed: t.completed,
                 submitted: t.submitted,
             })
