@@ -33,6 +33,9 @@ fn cases() -> Vec<(String, Vec<Tenant>)> {
     let vgg = Program { kernel: 10 * US, every: 6, long: 290 * US, launch: 12 * US, burst: 95, think: 100 * US, ..mm };
     let deeplab =
         Program { kernel: 10 * US, every: 6, long: 120 * US, launch: 18 * US, burst: 220, think: 300 * US, ..mm };
+    // As fast as its CPU, with the card half busy all along.
+    let sparse =
+        Program { kernel: 10 * US, every: 6, long: 52 * US, launch: 34 * US, burst: 577, think: 300 * US, ..mm };
     let (small, train, lstm) = (Program::small(), Program::train(), Program::lstm());
     let slow = Program { launch: 11 * US, ..lstm };
     let four = [100, 200, 300, 400].map(|request| (request, 1000, mm)).to_vec();
@@ -47,6 +50,8 @@ fn cases() -> Vec<(String, Vec<Tenant>)> {
         pair("long", (100, long), (900, long)),
         pair("vgg", (500, vgg), (500, vgg)),
         pair("deeplab", (500, deeplab), (500, deeplab)),
+        pair("sparse", (500, sparse), (500, sparse.out_of_step())),
+        pair("sparse", (300, sparse), (700, sparse.out_of_step())),
         pair("lstm", (500, lstm), (500, lstm.out_of_step())),
         pair("lstm", (300, lstm), (700, lstm.out_of_step())),
         pair("slow lstm", (500, slow), (500, slow.out_of_step())),

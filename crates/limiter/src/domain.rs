@@ -248,6 +248,12 @@ impl Thought {
         }
     }
 
+    /// The part of its time for which it would keep a card busy, in thousandths.
+    pub(crate) fn demand(&self) -> u64 {
+        let all = self.thinking.saturating_add(self.computing);
+        if all < LATELY / 4 { 1000 } else { self.computing.saturating_mul(1000) / all }
+    }
+
     pub(crate) fn mostly(&self) -> bool {
         self.thinking > self.computing
     }

@@ -1,6 +1,7 @@
 //! Is there room on a card for all who want it? Then turns only cost: programs that leave the card alone while they think run side by
 //! side, and the card itself switches between them faster than anybody could from outside. Who keeps a queue fills the card, however
-//! small its part of it is now: with such a tenant there is no room.
+//! small its part of it is now: with such a tenant there is no room, unless that queue is only its neighbours' doing. That is so where
+//! all together would need no more than the card, each alone, and with programs that submit in several streams.
 
 use crate::Ns;
 
@@ -21,6 +22,10 @@ const BROAD: u64 = 800;
 /// ... and the card has full chunks to do for less than this part of it, submitting is what takes them so long, and turns would only
 /// make it longer. So it stays: in company each waits for the others' work, and neither its queue nor how busy the card is says more.
 const THIN: u64 = 750;
+/// Who alone would need no more than this in all, in thousandths of the time, fits beside each other ...
+const FITS: u64 = 1_050;
+/// ... or still fits.
+const FITS_STILL: u64 = 1_150;
 /// Where somebody has missed this much of what it was promised, those who come off well wait until it is ...
 const HURT: Ns = 10_000_000;
 /// ... no more than this.
@@ -66,6 +71,8 @@ pub(crate) struct Load {
     pub(crate) broad: bool,
     /// So much somebody has missed of what it was promised.
     pub(crate) missed: Ns,
+    /// For this part of the time, in thousandths, those who want it would keep it busy, each alone and added up.
+    pub(crate) demand: u64,
 }
 
 impl Slack {
@@ -110,12 +117,12 @@ impl Slack {
         let broad = part(self.broad) > BROAD;
         self.room = load.contended
             && if self.room {
-                (deep < KEPT && busy < FULL) || broad
+                (deep < KEPT && busy < FULL) || broad || load.demand < FITS_STILL
             } else {
                 let thin = broad && part(self.full) < THIN && load.missed < UNHURT;
-                deep < KEPT && (busy < ROOM || thin)
+                (deep < KEPT && (busy < ROOM || thin)) || (load.demand < FITS && load.missed < UNHURT)
             };
-        self.side_by_side = self.room && broad;
+        self.side_by_side = self.room && (broad || load.demand < FITS_STILL);
         (self.since, self.busy) = (now, load.busy);
         (self.deep, self.full, self.broad) = (0, 0, 0);
     }
@@ -131,7 +138,7 @@ mod tests {
         let mut busy = 0;
         let mut look = |slack: &mut Slack, at: Ns, part: Ns| {
             busy += part * WINDOW / 1000;
-            slack.look(at * WINDOW, Load { contended: true, busy, ..Load::default() });
+            slack.look(at * WINDOW, Load { contended: true, busy, demand: 2000, ..Load::default() });
             slack.is_there()
         };
         assert!(!look(&mut slack, 1, 1000), "a full card has none");
@@ -149,16 +156,33 @@ mod tests {
         let mut slack = Slack::default();
         for at in 1..100 {
             let queued = if at % 10 < 4 { 2 * DEEP } else { 0 };
-            slack.look(at * WINDOW / 10, Load { contended: true, queued, ..Load::default() });
+            slack.look(at * WINDOW / 10, Load { contended: true, queued, demand: 2000, ..Load::default() });
             assert!(!slack.is_there());
         }
+    }
+
+    #[test]
+    fn who_would_need_no_more_than_the_card_in_all_fits_beside_each_other_until_somebody_needs_more() {
+        let mut slack = Slack::default();
+        let look = |slack: &mut Slack, at: Ns, demand: u64, missed: Ns| {
+            slack.look(
+                at * WINDOW,
+                Load { contended: true, busy: at * WINDOW, queued: 2 * DEEP, demand, missed, ..Load::default() },
+            );
+            slack.is_there()
+        };
+        assert!(!look(&mut slack, 1, 2 * FITS, 0));
+        assert!(!look(&mut slack, 2, FITS - 50, HURT), "not while somebody is owed something");
+        assert!(look(&mut slack, 3, FITS - 50, 0), "a full card and a queue are each other's doing");
+        assert!(look(&mut slack, 4, FITS + 50, 0));
+        assert!(!look(&mut slack, 5, FITS_STILL + 50, 0));
     }
 
     #[test]
     fn programs_that_take_long_to_submit_in_several_streams_run_side_by_side() {
         let mut slack = Slack::default();
         let look = |slack: &mut Slack, at: Ns, load: Load| {
-            slack.look(at * WINDOW, Load { contended: true, busy: at * WINDOW, ..load });
+            slack.look(at * WINDOW, Load { contended: true, busy: at * WINDOW, demand: 2000, ..load });
             slack.is_there()
         };
         assert!(!look(&mut slack, 1, Load { broad: true, full: true, ..Load::default() }), "they keep the card busy");

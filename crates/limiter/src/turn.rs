@@ -131,6 +131,11 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
             queued: lanes().map(Lane::queued_time).sum(),
             full: lanes().any(|lane| lane.open && lane.seen.queued > 0),
             broad: lanes().filter(|lane| lane.has_work()).all(|lane| lane.seen.streams > 1),
+            demand: lanes()
+                .map(|lane| &domain.tenants[lane.tenant])
+                .filter(|tenant| tenant.wants && !tenant.gone)
+                .map(|tenant| tenant.thought.demand())
+                .sum(),
             missed: lanes().map(|lane| domain.tenants[lane.tenant].grievance.max(0).unsigned_abs()).max().unwrap_or(0),
         };
         domain.slack[card].look(now, load);

@@ -250,6 +250,26 @@ fn launch_bound_tenants_that_both_fit_hardly_notice_each_other() {
     }
 }
 
+/// Each alone keeps the card half busy, all along: together they fill it, and turns would only cost.
+#[test]
+fn programs_that_fit_beside_each_other_run_side_by_side() {
+    let sparse = Program {
+        every: 6,
+        long: 52 * US,
+        launch: 34 * US,
+        burst: 577,
+        think: 300 * US,
+        ..Program::kernels_of(10 * US)
+    };
+    for requests in [[500, 500], [300, 700]] {
+        let tenants = [(requests[0], 1000, sparse), (requests[1], 1000, sparse.out_of_step())];
+        let (card, plain) = (managed(&tenants), unmanaged(&tenants));
+        for (i, (ours, plain)) in card.kernels().iter().zip(plain.kernels()).enumerate() {
+            assert!(ours * 1000 >= plain * 970, "{requests:?}, {i}: {ours} against {plain}");
+        }
+    }
+}
+
 /// Programs of several streams cannot submit while they wait for a turn: side by side they are faster, if nobody is hurt by it.
 #[test]
 fn recurrent_networks_at_50_and_50_are_as_fast_as_without_an_arbiter() {

@@ -42,14 +42,16 @@ def batch(function, kind):
 
 def run(function, kind, at, seconds, on=0.0, off=0.0):
     time.sleep(max(0.0, at - time.monotonic()))
-    marks, count = [], 0
+    marks, count, fastest = [], 0, 1e9
     while (now := time.monotonic()) - at < seconds:
         if on and (now - at) % (on + off) >= on:
             time.sleep(min((on + off) - (now - at) % (on + off), at + seconds - now))
             continue
-        count += batch(function, kind)
+        done = batch(function, kind)
+        fastest = min(fastest, (time.monotonic() - now) / done)
+        count += done
         marks.append((round(time.monotonic() - at, 4), count))
-    return {"ran": kind, "count": count, "seconds": time.monotonic() - at, "marks": marks}
+    return {"ran": kind, "count": count, "seconds": time.monotonic() - at, "fastest": fastest, "marks": marks}
 
 
 def main():

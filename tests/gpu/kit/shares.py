@@ -106,7 +106,7 @@ class Stage:
         """How fast all are together, in percent of alone, summed."""
         return sum(100 * rate / (self.book.value(f"native {kind}") or rate) for kind, rate in zip(kinds, rates))
 
-    def shared(self, parts, seconds=10, label=""):
+    def shared(self, parts, seconds=10, label="", sum_asked=True):
         """`parts`: kind, request, limit."""
         kinds = [kind for kind, *_ in parts]
         asked = [request for _, request, _ in parts]
@@ -129,7 +129,7 @@ class Stage:
                     f" = {slashes(parts_of(lone))}, worst second {worst:.1f} off; {turns}")
             self.arbiter.set({t.name: (request, limit) for t, (_, request, limit) in zip(tenants, parts)})
             together = None if hard else self.interleaved(tenants, kinds)
-            self.judge_shares(case, full, asked, hard, booked, seen, lone, worst, together, told)
+            self.judge_shares(case, full, asked, hard, booked, seen, lone, worst, together, told, sum_asked)
 
         self.trial(case, seconds + (0 if hard else ROUNDS * 1.6) + len(parts), what)
 
@@ -178,7 +178,7 @@ class Stage:
             second += 1
         return worst
 
-    def judge_shares(self, case, full, asked, hard, booked, seen, lone, worst, together, told):
+    def judge_shares(self, case, full, asked, hard, booked, seen, lone, worst, together, told, sum_asked):
         wanted = [a / 10 for a in asked] if hard else [100 * a / sum(asked) for a in asked]
         had = booked if hard else parts_of(booked)
         if hard:
@@ -197,7 +197,8 @@ class Stage:
             least = 99 if full else 98
             told = f"{middle:.1f} % of unmanaged in the median of {ROUNDS} rounds, surely {low:.1f} to {high:.1f}"
             # Where the card is the bottleneck rounds are alike; elsewhere it fails if it is surely less.
-            self.book.add(case + ", sum", told, f">= {least} %", (middle if full else high) >= least)
+            promise, holds = (f">= {least} %", (middle if full else high) >= least) if sum_asked else ("", None)
+            self.book.add(case + ", sum", told, promise, holds)
         if full:
             gap = max(abs(b - k) for b, k in zip(parts_of(booked), parts_of(lone)))
             self.book.add(case + ", cross-check", f"time booked and kernels counted differ by {gap:.1f} points", "<= 3", gap <= 3.0)
@@ -229,17 +230,20 @@ class Stage:
 
         def what():
             self.arbiter.set({"a": (500, 1000)})
-            ratios, held, free = [], self.held[0], self.free[0]
+            ratios, held, free, fastest = [], self.held[0], self.free[0], {}
             for tenant in (held, free):
                 tenant.prepare(kind)
             for pair in range(PAIRS):
                 rates = {}
                 for tenant in (free, held)[::1 if pair % 2 else -1]:
                     tenant.tell({"run": kind, "at": time.monotonic() + 0.02, "seconds": seconds / PAIRS})
-                    rates[tenant] = rate_of(tenant.hear(30))
+                    said = tenant.hear(30)
+                    rates[tenant], fastest[tenant] = rate_of(said), min(said["fastest"], fastest.get(tenant, said["fastest"]))
                 ratios.append(100 * (1 - rates[held] / rates[free]))
             less, least, most = surely(ratios)
-            self.book.add(case, f"{less:+.2f} % in the median of {PAIRS} pairs, surely {least:+.2f} to {most:+.2f}", "<= 1 %", least <= 1.0)
+            best = 100 * (1 - fastest[free] / fastest[held])
+            told = f"{less:+.2f} % in the median of {PAIRS} pairs, surely {least:+.2f} to {most:+.2f}; the fastest iterations of all {best:+.2f} %"
+            self.book.add(case, told, "<= 1 %", least <= 1.0)
 
         self.trial(case, 2 * seconds + PAIRS * 0.1, what)
 

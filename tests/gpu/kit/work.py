@@ -169,7 +169,7 @@ def prepare(kind):
 def run(kind, at, seconds, on=0.0, off=0.0):
     step, sync = ready[kind]
     time.sleep(max(0.0, at - time.monotonic()))
-    marks, count = [], 0
+    marks, count, fastest = [], 0, 1e9
     while (now := time.monotonic()) - at < seconds:
         if on and (now - at) % (on + off) >= on:
             time.sleep(min((on + off) - (now - at) % (on + off), at + seconds - now))
@@ -178,11 +178,13 @@ def run(kind, at, seconds, on=0.0, off=0.0):
             step()
         torch.cuda.synchronize()
         count += sync
-        marks.append((round(time.monotonic() - at, 4), count))
+        done = time.monotonic()
+        fastest = min(fastest, (done - now) / sync)
+        marks.append((round(done - at, 4), count))
     took = time.monotonic() - at
     # A mark per hundredth of the time is plenty.
     thin = max(1, len(marks) // (int(seconds * 50) + 1))
-    return {"ran": kind, "count": count, "seconds": took, "marks": marks[::thin] + marks[-1:]}
+    return {"ran": kind, "count": count, "seconds": took, "fastest": fastest, "marks": marks[::thin] + marks[-1:]}
 
 
 def main():
