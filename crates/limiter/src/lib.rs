@@ -10,9 +10,10 @@
 //!   when it is ahead by more than [`Tuning::lead`], and not before [`Tuning::turn`], so that turns are long against a chunk. Who runs
 //!   ahead of its share in somebody's gap is a *guest* and leaves as soon as the host is back. A tenant with a request of zero is
 //!   always a guest.
-//! - **Room.** Where the card rests between its tenants' work, all gates are open: turns would only cost ([`slack`]).
+//! - **Room.** Where the card rests between its tenants' work, or would if each were alone, all gates are open: turns would only cost
+//!   ([`slack`]). Where somebody comes off worse than promised by it, those who come off well wait.
 //! - **Charges.** The wall time in which the card works or is kept is charged, all of it and no more ([`charge`]): to the owner, and,
-//!   while a chunk of the last owner still runs, to that one; where the card went to and fro, split by what each completed.
+//!   while a chunk of the last owner still runs, to that one; where the card went to and fro, split by what each completed, or, among programs of several streams, by who had work.
 //! - **Limits.** A bucket per tenant that fills at its limit, with hysteresis, makes a duty cycle of [`Tuning::period`].
 //!
 //! All quantities are integers: nanoseconds, thousandths, units of work (a kernel launch is one).
