@@ -136,7 +136,7 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
                 .filter(|tenant| tenant.wants && !tenant.gone)
                 .map(|tenant| tenant.thought.demand())
                 .sum(),
-            missed: lanes().map(|lane| domain.tenants[lane.tenant].grievance.max(0).unsigned_abs()).max().unwrap_or(0),
+            missed: lanes().map(|lane| missed(domain, &domain.tenants[lane.tenant], now)).max().unwrap_or(0),
         };
         domain.slack[card].look(now, load);
     }
@@ -191,6 +191,14 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
             lane.account.in_flight = 0;
         }
     }
+}
+
+/// What a tenant has missed of its promise and could have now, if others waited: who rests, has reached its limit or does not move for
+/// other reasons keeps nobody waiting.
+fn missed(domain: &Domain, tenant: &Tenant, now: Ns) -> Ns {
+    let moves = now.saturating_sub(tenant.last_moved) < patience(domain, tenant);
+    let could = tenant.wants && !tenant.gone && tenant.bucket.allows() && moves;
+    if could { tenant.grievance.max(0).unsigned_abs() } else { 0 }
 }
 
 /// Order of service: who has a request before who has none, then who is furthest behind.

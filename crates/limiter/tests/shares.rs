@@ -300,6 +300,21 @@ fn recurrent_networks_at_30_and_70_each_have_their_part_of_their_lone_progress()
 }
 
 #[test]
+fn nobody_waits_for_who_came_off_badly_and_rests() {
+    let lstm = Program::lstm();
+    let gone = Program { until: 4 * SEC, ..lstm };
+    for request in [700, 800] {
+        let other = (1000 - request) / 2;
+        let tenants = [(other, 1000, lstm), (other, 1000, lstm.out_of_step()), (request, 1000, gone)];
+        let card = managed(&tenants);
+        for second in 5..=SECONDS {
+            let had = card.shares(second * SEC, (second + 1) * SEC);
+            assert!(had[0] > 400 && had[1] > 400, "second {second}: {had:?}");
+        }
+    }
+}
+
+#[test]
 fn a_lone_recurrent_network_is_booked_what_it_had_and_keeps_to_its_limit() {
     let card = managed(&[(500, 1000, Program::lstm())]);
     let (charged, had) = card.charged()[0];
