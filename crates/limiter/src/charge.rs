@@ -11,7 +11,7 @@
 mod account;
 mod pot;
 
-use crate::domain::Lane;
+use crate::lane::Lane;
 use crate::{Ns, Seen};
 
 pub(crate) use account::Account;
@@ -115,7 +115,6 @@ impl Books {
             return false;
         }
         let done = lane.done(now);
-        let broad = lane.is_broad(now);
         let mut due = elapsed;
         if !lane.open && done == 0 {
             due = due.min(lane.left_to_pay());
@@ -135,20 +134,15 @@ impl Books {
             alone.streams = alone.streams.max(now.streams);
         }
         if done > 0 {
-            let account = &mut lane.account;
-            if let Some(mut alone) = account.alone {
+            if let Some(alone) = &mut lane.account.alone {
                 (alone.measured, alone.units) = (alone.time, alone.units.saturating_add(done));
-                account.alone = Some(alone);
+                let alone = *alone;
                 let long = alone.measured >= MEASUREMENT && lane.is_telling(&alone);
                 if long || alone.fresh_start || now.queued == 0 {
                     lane.end_measurement();
                 }
-            } else if broad {
-                // Chunks of several streams end together, and one that ends right after another did not begin there.
-            } else if !account.guessed {
-                account.cost.bound(account.paid, done);
-            } else if account.may_guess() {
-                account.cost.guess(account.paid, done);
+            } else {
+                lane.learn_from_payment(now);
             }
             if lane.account.alone.is_none() && now.queued > 0 && lane.open && !late {
                 lane.account.alone = Some(Alone::default());

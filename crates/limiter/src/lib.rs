@@ -13,7 +13,8 @@
 //! - **Room.** Where the card rests between its tenants' work, or would if each were alone, all gates are open: turns would only cost
 //!   ([`slack`]). Where somebody comes off worse than promised by it, those who come off well wait.
 //! - **Charges.** The wall time in which the card works or is kept is charged, all of it and no more ([`charge`]): to the owner, and,
-//!   while a chunk of the last owner still runs, to that one; where the card went to and fro, split by what each completed, or, among programs of several streams, by who had work.
+//!   while a chunk of the last owner still runs, to that one; where the card went to and fro, split by what each completed, or, among
+//!   programs of several streams, by who had work.
 //! - **Limits.** A bucket per tenant that fills at its limit, with hysteresis, makes a duty cycle of [`Tuning::period`].
 //!
 //! All quantities are integers: nanoseconds, thousandths, units of work (a kernel launch is one).
@@ -26,6 +27,7 @@ mod bucket;
 mod charge;
 mod cost;
 mod domain;
+mod lane;
 mod pace;
 mod slack;
 mod tuning;
@@ -56,5 +58,10 @@ impl Seen {
     /// Is there anything the GPU has not finished, as far as we know?
     pub fn has_work(&self) -> bool {
         self.queued > 0 || self.filling > 0
+    }
+
+    /// Does it work in several streams?
+    pub(crate) fn is_broad(&self) -> bool {
+        self.streams > 1
     }
 }

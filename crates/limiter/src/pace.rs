@@ -1,7 +1,8 @@
 //! How large chunks should be, and when to look again.
 
 use crate::Ns;
-use crate::domain::{Domain, Lane};
+use crate::domain::Domain;
+use crate::lane::Lane;
 use crate::turn;
 
 /// How long a measured cost is believed in. After that chunks become finer, and a tenant is made to gather a few of them, so that

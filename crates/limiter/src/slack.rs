@@ -4,6 +4,7 @@
 //! all together would need no more than the card, each alone, and with programs that submit in several streams.
 
 use crate::Ns;
+use crate::turn::GRIEVED;
 
 /// A judgement is about so much time.
 const WINDOW: Ns = 10_000_000;
@@ -29,10 +30,7 @@ const FITS_STILL: u64 = 1_150;
 /// Where somebody has missed this much of what it was promised, those who come off well wait until it is ...
 const HURT: Ns = 10_000_000;
 /// ... no more than this.
-const UNHURT: Ns = 2_000_000;
-
-/// Who is away for less than this only pauses.
-const PAUSE: Ns = 50_000_000;
+const UNHURT: Ns = GRIEVED.unsigned_abs();
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slack {
@@ -44,7 +42,7 @@ pub(crate) struct Slack {
     busy_last: Ns,
     /// When several last wanted it.
     contended: Ns,
-    /// There is room because all work in several streams.
+    /// There is room for what the programs are, and not for what the card has to do: a pause of one of them says nothing against it.
     side_by_side: bool,
     /// Time with a deep queue since.
     deep: Ns,
@@ -86,15 +84,15 @@ impl Slack {
         self.room && self.yields
     }
 
-    /// A look at `now`.
-    pub(crate) fn look(&mut self, now: Ns, load: Load) {
+    /// A look at `now`. Who is away for less than `pause` only pauses.
+    pub(crate) fn look(&mut self, now: Ns, pause: Ns, load: Load) {
         self.yields = load.missed > if self.yields { UNHURT } else { HURT };
         let since_last = now.saturating_sub(self.last);
         let worked = load.busy.saturating_sub(core::mem::replace(&mut self.busy_last, load.busy));
         self.last = now;
         if load.contended {
             self.contended = now;
-        } else if self.side_by_side && now.saturating_sub(self.contended) < PAUSE {
+        } else if self.side_by_side && now.saturating_sub(self.contended) < pause {
             // Somebody thinks for a moment, and what is seen meanwhile says nothing.
             (self.since, self.busy) = (self.since.saturating_add(since_last), self.busy.saturating_add(worked));
             return;
@@ -132,13 +130,15 @@ impl Slack {
 mod tests {
     use super::*;
 
+    const PAUSE: Ns = 50_000_000;
+
     #[test]
     fn there_is_room_while_the_card_rests_between_its_tenants_work() {
         let mut slack = Slack::default();
         let mut busy = 0;
         let mut look = |slack: &mut Slack, at: Ns, part: Ns| {
             busy += part * WINDOW / 1000;
-            slack.look(at * WINDOW, Load { contended: true, busy, demand: 2000, ..Load::default() });
+            slack.look(at * WINDOW, PAUSE, Load { contended: true, busy, demand: 2000, ..Load::default() });
             slack.is_there()
         };
         assert!(!look(&mut slack, 1, 1000), "a full card has none");
@@ -147,7 +147,7 @@ mod tests {
         assert!(!look(&mut slack, 4, 980));
         assert!(!look(&mut slack, 5, 900));
         assert!(look(&mut slack, 6, 500));
-        slack.look(7 * WINDOW, Load::default());
+        slack.look(7 * WINDOW, PAUSE, Load::default());
         assert!(!slack.is_there(), "whoever comes next begins with turns");
     }
 
@@ -156,7 +156,7 @@ mod tests {
         let mut slack = Slack::default();
         for at in 1..100 {
             let queued = if at % 10 < 4 { 2 * DEEP } else { 0 };
-            slack.look(at * WINDOW / 10, Load { contended: true, queued, demand: 2000, ..Load::default() });
+            slack.look(at * WINDOW / 10, PAUSE, Load { contended: true, queued, demand: 2000, ..Load::default() });
             assert!(!slack.is_there());
         }
     }
@@ -167,6 +167,7 @@ mod tests {
         let look = |slack: &mut Slack, at: Ns, demand: u64, missed: Ns| {
             slack.look(
                 at * WINDOW,
+                PAUSE,
                 Load { contended: true, busy: at * WINDOW, queued: 2 * DEEP, demand, missed, ..Load::default() },
             );
             slack.is_there()
@@ -182,7 +183,7 @@ mod tests {
     fn programs_that_take_long_to_submit_in_several_streams_run_side_by_side() {
         let mut slack = Slack::default();
         let look = |slack: &mut Slack, at: Ns, load: Load| {
-            slack.look(at * WINDOW, Load { contended: true, busy: at * WINDOW, demand: 2000, ..load });
+            slack.look(at * WINDOW, PAUSE, Load { contended: true, busy: at * WINDOW, demand: 2000, ..load });
             slack.is_there()
         };
         assert!(!look(&mut slack, 1, Load { broad: true, full: true, ..Load::default() }), "they keep the card busy");
@@ -198,7 +199,7 @@ mod tests {
         assert!(look(&mut slack, 7, Load { missed: 0, ..hurt }) && !slack.yields());
         let deep = Load { queued: 2 * DEEP, ..Load::default() };
         assert!(look(&mut slack, 8, Load { broad: true, ..deep }));
-        slack.look(8 * WINDOW + PAUSE - 1, Load::default());
+        slack.look(8 * WINDOW + PAUSE - 1, PAUSE, Load::default());
         assert!(slack.is_there(), "somebody thinks for a moment");
         assert!(look(&mut slack, 14, Load { broad: true, ..deep }));
         assert!(!look(&mut slack, 15, deep), "somebody who keeps a queue has come");

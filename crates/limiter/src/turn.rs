@@ -2,12 +2,13 @@
 
 use alloc::vec::Vec;
 
-use crate::domain::{Domain, Lane, Tenant};
+use crate::domain::{Domain, Tenant};
+use crate::lane::Lane;
 use crate::slack::Load;
 use crate::{Ns, domain};
 
 /// A tenant that missed more than this is protected from guests.
-const GRIEVED: i64 = 2_000_000;
+pub(crate) const GRIEVED: i64 = 2_000_000;
 
 /// To go over to another program and back takes a card this long.
 const THERE_AND_BACK: Ns = 300_000;
@@ -130,7 +131,7 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
             busy: domain.books[card].so_far(),
             queued: lanes().map(Lane::queued_time).sum(),
             full: lanes().any(|lane| lane.open && lane.seen.queued > 0),
-            broad: lanes().filter(|lane| lane.has_work()).all(|lane| lane.seen.streams > 1),
+            broad: lanes().filter(|lane| lane.has_work()).all(|lane| lane.seen.is_broad()),
             demand: lanes()
                 .map(|lane| &domain.tenants[lane.tenant])
                 .filter(|tenant| tenant.wants && !tenant.gone)
@@ -138,7 +139,7 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
                 .sum(),
             missed: lanes().map(|lane| missed(domain, &domain.tenants[lane.tenant], now)).max().unwrap_or(0),
         };
-        domain.slack[card].look(now, load);
+        domain.slack[card].look(now, domain.tuning.pause, load);
     }
     for i in 0..domain.tenants.len() {
         let tenant = &mut domain.tenants[i];

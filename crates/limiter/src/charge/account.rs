@@ -1,7 +1,7 @@
 //! A tenant's account on a card: what it was charged, what runs of it, and what is known about its costs.
 
 use crate::cost::UnitCost;
-use crate::domain::Lane;
+use crate::lane::Lane;
 use crate::{Ns, Seen};
 
 /// How long a chunk in flight of unknown cost is believed in.
@@ -126,9 +126,9 @@ impl Lane {
         self.account.pot.tail.min(self.longest_chunk_time())
     }
 
-    /// Works in several streams.
+    /// Works in several streams, or did at the last look.
     pub(super) fn is_broad(&self, now: &Seen) -> bool {
-        self.seen.streams.max(now.streams) > 1
+        self.seen.is_broad() || now.is_broad()
     }
 
     /// The card finds work of it whenever it comes round.
@@ -150,6 +150,20 @@ impl Lane {
             self.account.cost.learn_start(alone.measured, alone.units);
         } else {
             self.account.cost.learn(alone.measured, alone.units);
+        }
+    }
+
+    /// Learns from what it paid for something it completed, where nothing was measured. Chunks of several streams end together, and one
+    /// that ends right after another did not begin there: they say nothing.
+    pub(super) fn learn_from_payment(&mut self, now: &Seen) {
+        let (broad, done, account) = (self.is_broad(now), self.done(now), &mut self.account);
+        if broad {
+            return;
+        }
+        if !account.guessed {
+            account.cost.bound(account.paid, done);
+        } else if account.may_guess() {
+            account.cost.guess(account.paid, done);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Books;
 use super::account::{Alone, Claim, InPot};
-use crate::domain::Lane;
+use crate::lane::Lane;
 use crate::{Ns, Seen};
 
 /// A chunk in flight behind a closed gate that took less than this of so many pots (in thousandths) is taken not to run at all: it
@@ -59,7 +59,7 @@ impl Books {
         // Programs of several streams beside each other: their chunks end when they like, and say little.
         let beside = |lane: &Lane| lane.open && lane.account.pot.takes_part;
         let side_by_side = mine.iter().filter(|&&i| beside(&lanes[i])).count() > 1
-            && mine.iter().filter(|&&i| beside(&lanes[i])).all(|&i| lanes[i].seen.streams > 1);
+            && mine.iter().filter(|&&i| beside(&lanes[i])).all(|&i| lanes[i].seen.is_broad());
         if !gaps && !side_by_side {
             doubt_who_took_longer(lanes, mine, pot);
         }
