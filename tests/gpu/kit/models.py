@@ -12,7 +12,7 @@ def run(book, deadline, only):
             stage.native(job, 3)
             stage.unmanaged([job, job], 4)
             stage.shared([(job, 500, 1000), (job, 500, 1000)], 5)
-        # Side by side two of these are as fast as they can be. Who is held to 70 of alone cannot be so all the time: the sum is only told.
+        # Side by side two of these are as fast as they can be, and to hold 70 for one the other must wait: the sum is only told.
         stage.shared([("lstm-t", 300, 1000), ("lstm-t", 700, 1000)], 8, sum_asked=False)
         shares.rest(stage)
     finally:

@@ -310,7 +310,7 @@ class Stage:
                 time.sleep(0.3)
                 # A core is faster and slower from moment to moment: what lies close together is compared.
                 pairs = [(ns({}), ns(held)) if pair % 2 else (ns(held), ns({}))[::-1] for pair in range(LAUNCH_PAIRS)]
-                more, least, most = surely([held - native for native, held in pairs])
+                more, least, most = surely([under - native for native, under in pairs])
                 told = f"{more:+.0f} ns in the median of {LAUNCH_PAIRS} pairs, surely {least:+.0f} to {most:+.0f}; {min(native for native, _ in pairs):.0f} native"
                 self.book.add(f"{case}, {label}", told, "<= 25 ns between boundaries", least <= 25)
 
