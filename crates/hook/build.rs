@@ -259,26 +259,32 @@ fn hook(which: &str, result: &str, symbol: &Symbol, expression: &str, typed: &[(
     let arguments = arguments.strip_suffix(')').unwrap_or(arguments);
     let arguments = if arguments.is_empty() { String::new() } else { format!("{arguments}, ") };
     let name_here = format!("super::NAMES.name(super::at::{name})");
-    // Launches come by the million: nothing is kept for a trace that is off. For all others the code is not worth having twice.
-    let end = if path.starts_with("launch::") {
-        format!(
-            "if crate::trace::on() {{\n            return crate::trace::around({name_here}, &[{traced}], hooked);\n        }}\n        hooked()"
-        )
-    } else {
-        format!(
-            "let status = hooked();\n        if crate::trace::on() {{\n            \
-             crate::trace::call({name_here}, &[{traced}], status);\n        }}\n        status"
-        )
-    };
-    format!(
-        "    #[cfg_attr(not(test), unsafe(no_mangle))]\n    pub(super) unsafe extern \"C\" fn {name}({parameters}) -> {result} {{\n        \
-         let Some(real) = super::real::{name}() else {{ return super::absent() }};\n        \
+    let body = format!(
+        "let Some(real) = super::real::{name}() else {{ return super::absent() }};\n        \
          // SAFETY: the caller's own arguments, unchanged.\n        \
          let go = || unsafe {{ real({passed}) }};\n        \
          let hooked = || {{\n{default}            \
          // SAFETY: the arguments are the caller's, with the meaning the table gives them.\n            \
-         unsafe {{ {path}({arguments}go) }}\n        }};\n        \
-         {end}\n    }}\n\n"
+         unsafe {{ {path}({arguments}go) }}\n        }};\n        "
+    );
+    // Launches come by the million: for a trace that is off nothing is kept, not even arguments where a closure finds them. For all
+    // others the code is not worth having twice.
+    let body = if path.starts_with("launch::") {
+        format!(
+            "#[cold]\n        #[inline(never)]\n        unsafe fn traced({parameters}) -> {result} {{\n        {body}\
+             crate::trace::around({name_here}, &[{traced}], hooked)\n        }}\n        \
+             if crate::trace::on() {{\n            \
+             // SAFETY: the caller's own arguments, unchanged.\n            \
+             return unsafe {{ traced({passed}) }};\n        }}\n        {body}hooked()"
+        )
+    } else {
+        format!(
+            "{body}let status = hooked();\n        if crate::trace::on() {{\n            \
+             crate::trace::call({name_here}, &[{traced}], status);\n        }}\n        status"
+        )
+    };
+    format!(
+        "    #[cfg_attr(not(test), unsafe(no_mangle))]\n    pub(super) unsafe extern \"C\" fn {name}({parameters}) -> {result} {{\n        {body}\n    }}\n\n"
     )
 }
 

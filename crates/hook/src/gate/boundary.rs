@@ -39,7 +39,7 @@ pub(super) fn cross(member: Member, known: &'static Known, stream: CUstream, bef
     // A stream that waits for the gate leaves the card to other programs. One that waits for a stream that waits for the gate does
     // not: the card gives their program its slice of time all the while. Such streams are kept back before they are on the card.
     let kept_back = hold && !known.has_the_card_to_itself() && member.process.streams.others_depend(known);
-    if hold && !kept_back {
+    if hold && !kept_back && !(fill == 0 && known.has_a_free_way()) {
         operations[count] = CUstreamBatchMemOpParams::wait_equal(gate, divvy_shm::gate::OPEN);
         count += 1;
     }

@@ -462,6 +462,14 @@ impl Known {
         hint.units > 1 && u64::from(hint.units) * u64::from(hint.cost_ns) > LONGEST_SHARED_NS
     }
 
+    /// Whether the next launch would find the gate open, with nothing before it and nobody to wait for: then it need not ask.
+    pub(super) fn has_a_free_way(&self) -> bool {
+        let facts = self.facts();
+        self.has_the_card_to_itself()
+            && facts.gate.is_open()
+            && facts.metered.is_some_and(|(_, marks)| marks.queued() == 0)
+    }
+
     /// Whether work on the device is to be held at all now.
     pub(super) fn is_held(&self, member: Member) -> bool {
         member.gate.limits(self.facts().device).is_some_and(|limits| limits.gated && limits.enforcement.holds())
