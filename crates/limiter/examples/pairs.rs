@@ -31,6 +31,7 @@ fn cases() -> Vec<(String, Vec<Tenant>)> {
     let graph = Program { kernel: 3800 * US, units: 20, burst: 2, ..mm };
     let long = Program { kernel: 5400 * US, burst: 4, ..mm };
     let vgg = Program { kernel: 10 * US, every: 6, long: 290 * US, launch: 12 * US, burst: 95, think: 100 * US, ..mm };
+    let wide = Program { launch: 19 * US, every: 5, long: 200 * US, head: 20, wide: 100 * US, ..vgg };
     let deeplab =
         Program { kernel: 10 * US, every: 6, long: 120 * US, launch: 18 * US, burst: 220, think: 300 * US, ..mm };
     // As fast as its CPU, with the card half busy all along.
@@ -49,6 +50,10 @@ fn cases() -> Vec<(String, Vec<Tenant>)> {
         pair("long", (300, long), (700, long)),
         pair("long", (100, long), (900, long)),
         pair("vgg", (500, vgg), (500, vgg)),
+        pair("wide", (500, wide), (500, wide)),
+        pair("wide", (500, wide), (500, wide.out_of_step())),
+        pair("wide", (300, wide), (700, wide.out_of_step())),
+        pair("wide, mm", (300, wide), (700, mm)),
         pair("deeplab", (500, deeplab), (500, deeplab)),
         pair("sparse", (500, sparse), (500, sparse.out_of_step())),
         pair("sparse", (300, sparse), (700, sparse.out_of_step())),
@@ -80,9 +85,12 @@ fn main() {
         let sum = 100.0 * with.iter().sum::<f64>() / without.iter().sum::<f64>();
         let charged: Vec<u64> = ours.charged().iter().map(|(charged, _)| charged / (SECONDS * MS)).collect();
         let turns: Vec<u64> = ours.domain.directives().map(|directive| directive.turns / SECONDS).collect();
+        let quarters = (4..SECONDS * 4).map(|n| ours.shares(n * SEC / 4, (n + 1) * SEC / 4)[0]);
         println!(
-            "{name}: {with:.1?} % of alone, {without:.1?} without, {sum:.1} % in all; had {:?}, charged {charged:?}; {turns:?} turns a second",
-            ours.shares(SEC, SECONDS * SEC)
+            "{name}: {with:.1?} % of alone, {without:.1?} without, {sum:.1} % in all; had {:?}, charged {charged:?}; the first {} to {} of a quarter second; {turns:?} turns a second",
+            ours.shares(SEC, SECONDS * SEC),
+            quarters.clone().min().unwrap_or(0),
+            quarters.max().unwrap_or(0),
         );
     }
 }

@@ -21,6 +21,8 @@ use account::Alone;
 const LONGEST_POT: Ns = 5_000_000;
 /// A look so long after the one before it begins no measurement.
 const LATE: Ns = 250_000;
+/// Chunks longer than this are long.
+const LONG_CHUNK: Ns = 3_000_000;
 /// A measurement is taken when it is this long: looks are some tens of microseconds apart, and sometimes late.
 const MEASUREMENT: Ns = 2_000_000;
 
@@ -42,8 +44,17 @@ impl Books {
     /// hide a drained queue.
     pub(crate) fn pass(&mut self, lanes: &mut [Lane], mine: &[usize], seen: &[Seen], elapsed: Ns, coarse: Ns) {
         let mut working = 0;
+        let others_run_on = mine.iter().any(|&i| !lanes[i].open && lanes[i].account.in_flight > 0);
         for &i in mine {
             let lane = &mut lanes[i];
+            if lane.open {
+                let time = if others_run_on && lane.done(&seen[i]) == 0 {
+                    &mut lane.account.beside
+                } else {
+                    &mut lane.account.free
+                };
+                *time = time.saturating_add(elapsed);
+            }
             lane.watch_cost(&seen[i], elapsed);
             if lane.has_stopped() {
                 lane.account.in_flight = 0;
@@ -77,6 +88,7 @@ impl Books {
             lane.end_measurement();
             lane.account.pot.takes_part = true;
             lane.account.pot.done = lane.account.pot.done.wrapping_add(done);
+            lane.account.pot.ran_on = done == 0 && (lane.account.pot.ran_on || !lane.open);
             lane.account.pot.until = if done > 0 { self.pot } else { lane.account.pot.until };
             let goes_on = done == 0 && lane.open && lane.seen.queued > 0;
             lane.account.pot.tail = if goes_on { lane.account.pot.tail.saturating_add(elapsed) } else { 0 };
@@ -87,6 +99,10 @@ impl Books {
             self.gap = self.gap.saturating_add(elapsed);
         }
         if self.pot > 0 && self.settle_what_ran_on(lanes, mine, seen) {
+            return;
+        }
+        if self.pot > 0 && ran_out(lanes, mine, seen) {
+            self.share_out(lanes, mine, false);
             return;
         }
         // Chunks of several streams end together: what they took, alone and with gaps, is only told from more of them.
@@ -168,4 +184,15 @@ impl Books {
     pub(crate) fn pending(&self, lane: &Lane) -> Ns {
         if lane.account.pot.takes_part { self.pot / 2 } else { 0 }
     }
+}
+
+/// What ran on behind closed gates has ended with this look, and of those that are left one at most has the card: from here on the time
+/// is its own, however long its chunk takes. Where chunks are long it is waited for: what both took together tells more.
+fn ran_out(lanes: &[Lane], mine: &[usize], seen: &[Seen]) -> bool {
+    let in_pot = || mine.iter().copied().filter(|&i| lanes[i].works || lanes[i].account.pot.takes_part);
+    let behind = |i: usize| !lanes[i].open && lanes[i].works;
+    in_pot().any(|i| behind(i) && lanes[i].done(&seen[i]) > 0)
+        && in_pot().all(|i| !behind(i) || lanes[i].account.in_flight == 0)
+        && in_pot().filter(|&i| lanes[i].open && lanes[i].works).count() <= 1
+        && in_pot().all(|i| lanes[i].longest_chunk_time() <= LONG_CHUNK)
 }

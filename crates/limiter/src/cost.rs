@@ -19,10 +19,9 @@ const QUITE_DIFFERENT: u64 = 4;
 const LONG: Ns = 5_000_000;
 /// No launch costs less.
 const LEAST: Ns = 500;
-/// As much work is remembered of what was measured before ...
+/// So much work is remembered of what was measured before: a program has long and short kernels side by side, and a moment of one
+/// sort says little. Work of quite another kind soon outweighs it, by its time or by its number.
 const REMEMBERED: Ns = 6_000_000;
-/// ... and so long a measurement is believed whatever it says.
-const TELLING: Ns = 400_000;
 /// From the arbiter's store to the first work behind the gate, at the least.
 const OPENING: Ns = 10_000;
 
@@ -42,7 +41,7 @@ impl UnitCost {
 
     /// A measurement between two completions, alone on the card.
     pub(crate) fn learn(&mut self, time: Ns, units: u32) {
-        if !self.firm || self.rough {
+        if self.measured == 0 || self.rough {
             self.ns = 0;
         }
         self.blend(time, units);
@@ -72,6 +71,14 @@ impl UnitCost {
         }
     }
 
+    /// What ran on behind a closed gate took so long, and nobody was beside it. Turns of some programs always end where their long
+    /// kernels are: who leaves these out will not believe what they cost.
+    pub(crate) fn learn_what_ran_on(&mut self, time: Ns, units: u32) {
+        if self.firm {
+            self.blend(without_switch(time), units);
+        }
+    }
+
     /// A time that may hold gaps.
     pub(crate) fn bound(&mut self, time: Ns, units: u32) {
         if !self.firm && (self.ns == 0 || sample(time, units) < self.ns) {
@@ -81,7 +88,7 @@ impl UnitCost {
 
     /// A time that was shared with others by guess.
     pub(crate) fn guess(&mut self, time: Ns, units: u32) {
-        let time = time.saturating_sub(SWITCH).max(time / 2);
+        let time = without_switch(time);
         let expected = self.ns.saturating_mul(u64::from(units));
         if self.firm && (time < LONG || time < expected.saturating_mul(QUITE_DIFFERENT)) {
             return;
@@ -92,18 +99,19 @@ impl UnitCost {
 
     fn blend(&mut self, time: Ns, units: u32) {
         let sample = sample(time, units);
-        // Kernels of another kind are not approached, they are believed. But a program has long and short ones side by side, and a
-        // moment of one sort says little.
         let alike = sample < self.ns.saturating_mul(2) && self.ns < sample.saturating_mul(2);
-        let telling = !self.firm || time >= TELLING;
-        self.ns = match alike {
-            true => (3 * self.ns + sample) / 4,
-            false if telling || self.ns == 0 => sample,
-            false => (REMEMBERED + time) / (REMEMBERED / self.ns + u64::from(units.max(1))),
+        self.ns = match self.ns {
+            0 => sample,
+            ns if alike => (3 * ns + sample) / 4,
+            ns => ((REMEMBERED + time) / (REMEMBERED / ns + u64::from(units.max(1)))).max(LEAST),
         };
     }
 }
 
 fn sample(time: Ns, units: u32) -> Ns {
     (time / u64::from(units.max(1))).max(LEAST)
+}
+
+fn without_switch(time: Ns) -> Ns {
+    time.saturating_sub(SWITCH).max(time / 2)
 }

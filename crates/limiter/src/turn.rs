@@ -18,7 +18,7 @@ const LONG_GAP: Ns = 2_000_000;
 /// A guest's first chunk is waited for, if it takes no longer than this.
 const FIRST_CHUNK: Ns = 1_000_000;
 /// So long a turn waits for what is left of the one before, and for two of its chunks where those are long.
-const RESIDUE: Ns = 1_500_000;
+const RESIDUE: Ns = 2_000_000;
 const LONG_RESIDUE: Ns = 12_000_000;
 
 impl Tenant {

@@ -159,6 +159,37 @@ fn programs_that_pause_after_each_burst_keep_what_they_are_owed() {
     }
 }
 
+/// A network is widest where it begins, and that is where turns end: each drains its queue there. What a launch costs in the mean says
+/// nothing about those, and whoever believed it charged one program for the other's beginnings.
+#[test]
+fn programs_with_their_longest_kernels_after_each_pause_have_what_they_are_charged() {
+    let program = |kernel, (every, long), launch, (burst, think), (head, wide)| Program {
+        every,
+        long: long * US,
+        launch: launch * US,
+        burst,
+        think: think * US,
+        head,
+        wide: wide * US,
+        ..Program::kernels_of(kernel * US)
+    };
+    let once = program(23, (9, 96), 16, (131, 170), (10, 245));
+    let twice = program(10, (8, 346), 21, (154, 170), (23, 357));
+    let third = program(21, (9, 96), 18, (221, 193), (17, 372));
+    let (wide, narrow) =
+        (program(17, (6, 175), 15, (143, 182), (19, 327)), program(31, (7, 230), 9, (296, 400), (2, 46)));
+    for (requests, one, other) in [
+        ([300, 700], once, once.out_of_step()),
+        ([500, 500], twice, twice.out_of_step()),
+        ([500, 500], third, third.out_of_step()),
+        ([700, 300], wide, narrow),
+    ] {
+        let card = managed(&[(requests[0], 1000, one), (requests[1], 1000, other)]);
+        let found = parts(&card, SEC, (SECONDS + 1) * SEC);
+        assert!(within(&found, &requests, 50), "asked {requests:?}, got {found:?}");
+    }
+}
+
 /// A graph is launched as one, so its whole length is a chunk.
 #[test]
 fn graphs_of_four_milliseconds_in_bursts_of_two() {

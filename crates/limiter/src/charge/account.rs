@@ -11,6 +11,10 @@ const WINDOW: Ns = 4_000_000;
 
 /// Who submitted something so long ago still submits.
 const RECENT: Ns = 100_000;
+/// A card leaves a program that does not end for others after this time.
+pub(super) const SLICE: Ns = 2_000_000;
+/// It looks at the next one's gate no sooner than this after it has left the last one.
+const CHANGE_OVER: Ns = 100_000;
 /// So many chunks of each of its streams make a measurement.
 const SEVERAL: u32 = 4;
 
@@ -27,6 +31,9 @@ pub(crate) struct Account {
     pub(crate) fresh: Ns,
     /// Chunks that may be running though the gate is closed: at most one per stream.
     pub(crate) in_flight: u32,
+    /// Time since its gate opened in which the card was free for it, and in which others ran on behind closed gates.
+    pub(super) free: Ns,
+    pub(super) beside: Ns,
     /// Some of what it did since its last completion was not paid, or paid by guess.
     pub(crate) guessed: bool,
     /// Pots of which it took next to nothing while in flight.
@@ -63,6 +70,8 @@ pub(super) struct Alone {
 pub(super) struct InPot {
     pub(super) takes_part: bool,
     pub(super) done: u32,
+    /// Was on the card behind its closed gate, and has completed nothing since.
+    pub(super) ran_on: bool,
     /// The pot at its last completion: what it completed took no longer.
     pub(super) until: Ns,
     /// What it had of the card if that went round among all that had work for it, as it does.
@@ -174,15 +183,24 @@ impl Lane {
         (account.guessed, account.seen_running) = (false, false);
     }
 
+    /// Whether the card can have come to it since its gate opened: it first finishes what it is at, or a slice of time of it. Of long
+    /// work it is believed, for not to charge it would cost the others more.
+    fn may_have_begun(&self) -> bool {
+        self.account.free > CHANGE_OVER || self.account.beside > SLICE || self.longest_chunk_time() > SLICE
+    }
+
     /// Its gate opens or closes.
     pub(crate) fn set_gate(&mut self, open: bool) {
         let begun = self.account.in_flight > 0 || self.account.guessed;
         if self.open && !open {
-            self.account.in_flight = if self.has_work() { self.seen.streams.max(1) } else { 0 };
+            self.account.in_flight =
+                if self.has_work() && self.may_have_begun() { self.seen.streams.max(1) } else { 0 };
             self.account.guessed |= self.account.in_flight > 0;
             self.end_measurement();
         } else if !self.open && open {
-            self.account.in_flight = 0;
+            // What was in flight still is.
+            let had = if self.account.in_flight > 0 { SLICE } else { 0 };
+            (self.account.free, self.account.beside, self.account.in_flight) = (had, 0, 0);
             let fresh_start = !begun && self.seen.queued > 0;
             self.account.alone = fresh_start.then(|| Alone { fresh_start, ..Alone::default() });
         }

@@ -1,7 +1,7 @@
 //! The pot: time of which nobody saw whose it was, and how it is shared out.
 
 use super::Books;
-use super::account::{Alone, Claim, InPot};
+use super::account::{Alone, Claim, InPot, SLICE};
 use crate::lane::Lane;
 use crate::{Ns, Seen};
 
@@ -11,6 +11,8 @@ const RUNNING: u64 = 100;
 const DOUBTS: u8 = 4;
 /// A pot of which the card may have stood still for more than this part teaches nothing about costs.
 const GAPPY: u64 = 8;
+/// One of which it may have stood still for more than this part does not tell whose it was.
+const THIN: u64 = 4;
 /// The most that is charged for a chunk behind a closed gate without a witness that it runs.
 const SPECULATION: Ns = 10_000_000;
 /// What a card takes at most to go from one program to another: the gate seen, the contexts changed over, the caches cold.
@@ -32,14 +34,25 @@ impl Books {
         let ended = |i: usize| !lanes[i].open && lanes[i].account.in_flight == 0 && lanes[i].done(&seen[i]) > 0;
         let Some(&last) = mine.iter().find(|&&i| lanes[i].works && ended(i)) else { return false };
         let others = || mine.iter().copied().filter(|&i| i != last && lanes[i].account.pot.takes_part);
-        let alone = others().all(|i| lanes[i].account.pot.done == 0 && lanes[i].open && lanes[i].seen.queued > 0);
-        // Long work is stopped in the middle, and others go on with theirs meanwhile.
+        let alone = others().all(|i| {
+            let pot = &lanes[i].account.pot;
+            pot.done == 0 && !pot.ran_on && lanes[i].open && lanes[i].seen.queued > 0
+        });
+        // Long work is stopped in the middle, after a slice of time, and others go on with theirs meanwhile.
         let short = others().chain([last]).all(|i| lanes[i].longest_chunk_time() <= ORDERLY);
-        if !alone || !short || self.gap > self.pot / GAPPY {
+        if !alone || !short || self.pot > SLICE || self.gap > self.pot / THIN {
             return false;
         }
-        lanes[last].charge(self.pot);
-        self.busy = self.busy.saturating_add(self.pot);
+        // Of the gaps it pays for what its work explains.
+        let worth = match claim(&lanes[last], true) {
+            Claim::Work(ns) => ns,
+            _ => 0,
+        };
+        let due = self.pot - self.gap + self.gap.min(worth);
+        lanes[last].charge(due);
+        self.busy = self.busy.saturating_add(due);
+        let account = &mut lanes[last].account;
+        account.cost.learn_what_ran_on(account.paid, account.pot.done);
         leave_pot(&mut lanes[last], &PotEnd { shared: true, gaps: false, over: true });
         for &i in mine {
             let account = &mut lanes[i].account;

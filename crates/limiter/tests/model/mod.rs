@@ -262,7 +262,9 @@ impl Card {
             let back = p.phase > 0 && (u64::from(t.in_burst) / u64::from(p.phase)) % 2 == 1;
             let kernel = if p.turns_at > 0 && now >= p.turns_at { p.turns_to } else { p.kernel };
             let kernel = if back { p.other } else { kernel };
-            t.streams[i].queue.push_back((t.launched, Op::Kernel(if long { p.long } else { kernel })));
+            let kernel = if long { p.long } else { kernel };
+            let kernel = if t.in_burst < p.head { p.wide } else { kernel };
+            t.streams[i].queue.push_back((t.launched, Op::Kernel(kernel)));
             t.kernels += 1;
             t.submitted += p.units;
             t.streams[i].filling += p.units;

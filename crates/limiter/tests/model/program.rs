@@ -34,6 +34,9 @@ pub(crate) struct Program {
     /// After so many launches, if not zero, as many follow that take the other time: the way forward, and the way back.
     pub(crate) phase: u32,
     pub(crate) other: Ns,
+    /// The first so many launches after a synchronisation take this: a network is widest where it begins.
+    pub(crate) head: u32,
+    pub(crate) wide: Ns,
     /// CPU time of a boundary between two chunks.
     pub(crate) boundary: Ns,
 }
@@ -57,6 +60,8 @@ impl Program {
             streams: 1,
             phase: 0,
             other: 0,
+            head: 0,
+            wide: 0,
             boundary: 0,
         }
     }
