@@ -9,6 +9,8 @@ pub(crate) struct UnitCost {
     firm: bool,
     /// Only from the opening of a gate.
     pub(crate) rough: bool,
+    /// Nothing was measured for long: what is remembered may be of another program.
+    pub(crate) old: bool,
     /// Firm measurements ever made; wraps round.
     pub(crate) measured: u32,
 }
@@ -102,6 +104,7 @@ impl UnitCost {
         let alike = sample < self.ns.saturating_mul(2) && self.ns < sample.saturating_mul(2);
         self.ns = match self.ns {
             0 => sample,
+            _ if self.old && !alike => sample,
             ns if alike => (3 * ns + sample) / 4,
             ns => ((REMEMBERED + time) / (REMEMBERED / ns + u64::from(units.max(1)))).max(LEAST),
         };

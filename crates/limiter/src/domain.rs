@@ -298,6 +298,7 @@ impl Domain {
             lane.still = if moved { 0 } else { lane.still.saturating_add(if lane.open { elapsed } else { 0 }) };
             let submitted = now_seen.submitted != lane.seen.submitted;
             lane.silent = if submitted { 0 } else { lane.silent.saturating_add(elapsed) };
+            lane.watch_pace(now_seen.submitted.wrapping_sub(lane.seen.submitted), elapsed);
             let came = u64::from(now_seen.submitted.wrapping_sub(lane.seen.submitted));
             let takes = lane.account.cost.get().unwrap_or(0).saturating_mul(came);
             let to_do = lane.left_if_alone.saturating_add(takes);

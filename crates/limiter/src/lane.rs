@@ -34,12 +34,18 @@ pub(crate) struct Lane {
     /// Units per chunk before the last change, which chunks up to `recut` in the count of units may still have.
     pub(crate) older_units: u32,
     pub(crate) recut: u32,
+    /// What it submits in a [`SPAN`] when it is busy, and a span under way: its time, and what it has submitted in it.
+    pub(crate) submits: u32,
+    pub(crate) span: (Ns, u32),
     /// Firm measurements of its cost when last counted, and when that was.
     pub(crate) measured: u32,
     pub(crate) measured_at: Ns,
     /// When a few chunks were last gathered for a measurement.
     pub(crate) gathered_at: Option<Ns>,
 }
+
+/// How fast a program submits is told from spans of this length.
+pub(crate) const SPAN: Ns = 4_000_000;
 
 impl Lane {
     /// Of a tenant that has not shown anything yet. Its gate is open.
@@ -60,6 +66,8 @@ impl Lane {
             seen_units: 0,
             older_units: 0,
             recut: 0,
+            submits: 0,
+            span: (0, 0),
             measured: 0,
             measured_at: 0,
             gathered_at: None,
@@ -71,6 +79,16 @@ impl Lane {
         let older = self.recut.wrapping_sub(self.seen.completed);
         let old_ones_left = older > 0 && older < u32::MAX / 2;
         self.chunk_units.max(self.seen_units).max(if old_ones_left { self.older_units } else { 1 }).max(1)
+    }
+
+    /// Submitted so many units in `elapsed`.
+    pub(crate) fn watch_pace(&mut self, units: u32, elapsed: Ns) {
+        self.span = (self.span.0.saturating_add(elapsed), self.span.1.saturating_add(units));
+        if self.span.0 >= SPAN {
+            let (time, units) = core::mem::take(&mut self.span);
+            let units = (u64::from(units) * SPAN / time) as u32;
+            self.submits = units.max(self.submits - self.submits / 8);
+        }
     }
 
     /// What a chunk takes, as far as known.

@@ -2,12 +2,14 @@
 
 use crate::Ns;
 use crate::domain::Domain;
-use crate::lane::Lane;
+use crate::lane::{Lane, SPAN};
 use crate::turn;
 
 /// How long a measured cost is believed in. After that chunks become finer, and a tenant is made to gather a few of them, so that
 /// one can be timed from end to end.
 const STALE: Ns = 1_000_000_000;
+/// The same for a tenant with a limit that has its card to itself.
+const LIMIT_STALE: Ns = 250_000_000;
 /// For how long chunks are finer then, each time.
 const TIMING: Ns = 100_000_000;
 /// How long after the last contention chunks stay fine.
@@ -30,12 +32,23 @@ impl Lane {
 
     /// Should it not have a turn yet, because some chunks are to run one after the other in it?
     pub(crate) fn gathers(&mut self, now: Ns) -> bool {
-        if !self.is_stale(now) || self.open || self.seen.queued >= self.chunk_units.saturating_mul(3) {
+        self.is_stale(now) && !self.open && self.gathers_again_after(STALE, now)
+    }
+
+    /// Should its gate close for a moment, though nobody waits? A program that is slower at launching than the card is at its work never
+    /// has two chunks one after the other, and a limit is held by what they cost.
+    pub(crate) fn is_to_be_timed_for_its_limit(&mut self, now: Ns) -> bool {
+        let known = now.saturating_sub(self.measured_at) < LIMIT_STALE;
+        !known && self.account.cost.get().is_some() && self.has_work() && self.gathers_again_after(LIMIT_STALE, now)
+    }
+
+    fn gathers_again_after(&mut self, pause: Ns, now: Ns) -> bool {
+        if self.seen.queued >= self.chunk_units.saturating_mul(3) {
             return false;
         }
         match self.gathered_at {
             Some(at) if now.saturating_sub(at) < GATHERING => true,
-            Some(at) if now.saturating_sub(at) < STALE => false,
+            Some(at) if now.saturating_sub(at) < pause => false,
             _ => {
                 self.gathered_at = Some(now);
                 true
@@ -69,7 +82,8 @@ pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
         let card = domain.lanes[i].device;
         // Neighbours come and go; chunks that follow every pause of theirs are always of the wrong size.
         let others = domain.contended_at[card].is_some_and(|at| now.saturating_sub(at) < REMEMBERED);
-        let fine = others || tenant.bucket.is_limited();
+        let limited = tenant.bucket.is_limited();
+        let fine = others || limited;
         let small = if others { part_of_chunk(domain, card, tenant.shares.request) } else { 1000 };
         let lane = &mut domain.lanes[i];
         let Some(cost) = lane.account.cost.get() else { continue };
@@ -82,7 +96,12 @@ pub(crate) fn set_chunks(domain: &mut Domain, now: Ns) {
         };
         // Chunks of several streams are in flight together.
         let target = target / u64::from(lane.seen.streams.max(1));
-        let units = ((target + cost / 2) / cost).clamp(1, MOST_UNITS) as u32;
+        let mut units = ((target + cost / 2) / cost).clamp(1, MOST_UNITS) as u32;
+        if !others && limited && lane.submits > 0 {
+            // A chunk that is filled more slowly than the card works hides how long the card works at it.
+            let filled = u64::from(lane.submits) * target / SPAN;
+            units = units.min(u32::try_from(filled).unwrap_or(u32::MAX).max(1));
+        }
         // A hint that trembles costs the library a cache line each time and helps nobody.
         let near = lane.chunk_units.abs_diff(units) <= units / 8;
         if lane.chunk_units == 0 || !near {

@@ -10,6 +10,8 @@ use crate::{Ns, domain};
 /// A tenant that missed more than this is protected from guests.
 pub(crate) const GRIEVED: i64 = 2_000_000;
 
+/// A measurement so long ago is of what the program did before, and the next one is believed.
+const OLD: Ns = 200_000_000;
 /// To go over to another program and back takes a card this long.
 const THERE_AND_BACK: Ns = 300_000;
 /// A gap of this length is as good as any longer one.
@@ -36,6 +38,7 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
         if lane.measured != lane.account.cost.measured {
             (lane.measured, lane.measured_at) = (lane.account.cost.measured, now);
         }
+        lane.account.cost.old = now.saturating_sub(lane.measured_at) > OLD;
     }
     for i in 0..domain.tenants.len() {
         // A card finishes the chunk before it looks at a gate: till then the turn has not begun.
@@ -170,6 +173,7 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
             tenant.turns += 1;
         }
     }
+    let timed = timed_for_their_limits(domain, &contended, now);
     for i in 0..domain.lanes.len() {
         let tenant = &domain.tenants[domain.lanes[i].tenant];
         let must_own = tenant.lanes.iter().any(|&lane| {
@@ -183,6 +187,7 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
                 .map(|&lane| domain.lanes[lane].device)
                 .any(|card| contended[card] && domain.slack[card].yields());
         let open = !tenant.gone && tenant.bucket.allows() && (tenant.owner || !must_own) && !yields;
+        let open = open && !timed[domain.lanes[i].tenant];
         // Closed while the card was still at the work before: nothing of it has begun.
         let begun = tenant.waits_for.is_none();
         let lane = &mut domain.lanes[i];
@@ -192,6 +197,22 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
             lane.account.in_flight = 0;
         }
     }
+}
+
+/// Tenants with a limit and their cards to themselves whose gates close for a moment, so that their work can be timed.
+fn timed_for_their_limits(domain: &mut Domain, contended: &[bool], now: Ns) -> Vec<bool> {
+    let mut timed = Vec::with_capacity(domain.tenants.len());
+    for tenant in &domain.tenants {
+        let mut due = false;
+        if tenant.bucket.is_limited() && tenant.bucket.allows() && !tenant.gone {
+            for &lane in &tenant.lanes {
+                let lane = &mut domain.lanes[lane];
+                due |= !contended[lane.device] && lane.is_to_be_timed_for_its_limit(now);
+            }
+        }
+        timed.push(due);
+    }
+    timed
 }
 
 /// What a tenant has missed of its promise and could have now, if others waited: who rests, has reached its limit or does not move for

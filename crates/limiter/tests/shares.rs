@@ -78,6 +78,20 @@ fn a_lone_training_program_keeps_to_its_limit() {
     }
 }
 
+/// The CPU is the bottleneck, so chunks are filled more slowly than the card works: the card may do much in one, or nothing. And what
+/// was known is of what the program did before.
+#[test]
+fn a_lone_program_that_is_held_up_by_launching_keeps_to_its_limit_whatever_it_turns_to() {
+    let launches = Program { launch: 15 * US, burst: 400, think: 200 * US, ..Program::kernels_of(3 * US) };
+    let heavier = Program { turns_at: 2 * SEC, turns_to: 11 * US, ..launches };
+    let with_head = Program { launch: 18 * US, burst: 228, think: 547 * US, head: 11, wide: 133 * US, ..launches };
+    for (limit, program) in [(300, heavier), (300, with_head), (400, Program { head: 60, ..with_head })] {
+        let card = managed(&[(limit, limit, program)]);
+        let had = card.shares(3 * SEC, (SECONDS + 1) * SEC)[0];
+        assert!(had.abs_diff(limit) <= 60, "limit {limit}, had {had}");
+    }
+}
+
 /// A mean of what a program's kernels take says little about the chunk that runs on when the turn is another's.
 #[test]
 fn two_programs_of_long_and_short_kernels_have_equal_parts() {
