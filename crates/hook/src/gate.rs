@@ -69,11 +69,15 @@ const MOST_UNITS: u32 = 1 << 20;
 #[inline(always)]
 pub(crate) fn before_launch(stream: CUstream, work: Work) {
     if let Some(member) = of_container() {
-        enter(member, stream, work);
+        if work == Work::Kernel {
+            enter_with(member, stream, 1, true);
+        } else {
+            enter(member, stream, work);
+        }
     }
 }
 
-#[inline]
+#[inline(never)]
 fn enter(member: Member, stream: CUstream, work: Work) {
     let units = match work {
         Work::Kernel | Work::MultiDevice => 1,
@@ -81,11 +85,17 @@ fn enter(member: Member, stream: CUstream, work: Work) {
         Work::Copy(bytes) => u32::try_from(bytes >> COPY_UNIT).map_or(MOST_UNITS, |n| n.saturating_add(1)),
         Work::Graph(exec) => member.process.streams.graph_units.get(exec as u64).unwrap_or(1),
     };
+    enter_with(member, stream, units.min(MOST_UNITS), work != Work::MultiDevice);
+}
+
+/// In the midst of every launch of a kernel: what comes once in many is out of line.
+#[inline(always)]
+fn enter_with(member: Member, stream: CUstream, units: u32, hold: bool) {
     let Some(known) = stream::find(member, stream) else { return };
     if captures(member, stream) {
         return;
     }
-    known.enter(member, stream, units.min(MOST_UNITS), work != Work::MultiDevice);
+    known.enter(member, stream, units, hold);
 }
 
 /// Work was put into `stream`, or refused by the driver; what ends a chunk is the next launch, or whoever waits.

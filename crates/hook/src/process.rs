@@ -26,11 +26,16 @@ use crate::{files, liveness};
 /// The state of a process.
 #[repr(C)]
 pub(crate) struct Process {
-    // Together on one line, for every launch looks at them.
+    // On one line, with the beginning of the streams: every launch looks at them, and finds them as far away as the driver's own data
+    // has pushed them since the last one.
     /// [`UNKNOWN`] and so on.
     state: AtomicU32,
+    /// How many streams record a graph.
+    pub(crate) captures: AtomicU32,
     gate: AtomicPtr<GatePage>,
     ledger: AtomicPtr<Ledger>,
+    /// Streams and their chunks.
+    pub(crate) streams: Streams,
     /// The process that wrote this, for kernels that do not wipe.
     pid: AtomicU32,
     attaching: Lock<()>,
@@ -56,10 +61,6 @@ pub(crate) struct Process {
     pub(crate) cards: Cards,
     /// What the agent was told.
     pub(crate) agent: Acquaintance,
-    /// How many streams record a graph.
-    pub(crate) captures: AtomicU32,
-    /// Streams and their chunks.
-    pub(crate) streams: Streams,
 }
 
 const UNKNOWN: u32 = 0;

@@ -33,19 +33,22 @@ const LONGEST_SHARED_NS: u64 = 1_000_000;
 const UNMETERED: u32 = 32;
 
 /// The streams of a process. None when all zero.
+#[repr(C)]
 pub(crate) struct Streams {
-    cache: [Cached; CACHED],
+    /// The only context there is, while the set of contexts changed but once.
+    only_context: AtomicU64,
+    /// How many have an open chunk.
+    open: AtomicU32,
+    /// How often the set of contexts changed.
+    context_changes: AtomicU32,
+    /// Each stream knows its own key, so that nobody takes one for another.
+    cache: [AtomicPtr<Known>; CACHED],
     known: Map<usize>,
     /// All that were ever made, linked; vacant ones are used again.
     first: AtomicPtr<Known>,
     making: Lock<()>,
-    /// How many have an open chunk.
-    open: AtomicU32,
     /// Streams wait for each other.
     depend: AtomicBool,
-    /// How often the set of contexts changed; and the only context there is, while it changed but once.
-    context_changes: AtomicU32,
-    only_context: AtomicU64,
     /// What had been submitted in all when somebody last asked how far the GPU is.
     asked_at: AtomicU64,
     /// The pages as each context knows them.
@@ -56,22 +59,18 @@ pub(crate) struct Streams {
     pub(super) watched: AtomicU32,
 }
 
-struct Cached {
-    key: AtomicU64,
-    known: AtomicPtr<Known>,
-}
-
-/// A stream.
+/// A stream. What a launch needs of it is at the beginning, on one line.
+#[repr(C, align(64))]
 pub(crate) struct Known {
     key: AtomicU64,
+    /// The gate when the open chunk began: its turn, and whether it was open, in the lowest bit.
+    began: AtomicU64,
+    facts: UnsafeCell<Facts>,
+    /// Launches per chunk while nothing is known about their cost.
+    untried: AtomicU32,
     next: AtomicPtr<Known>,
     /// Chunks end and begin one at a time.
     pub(super) crossing: Lock<()>,
-    /// The gate when the open chunk began: its turn, and whether it was open, in the lowest bit.
-    began: AtomicU64,
-    /// Launches per chunk while nothing is known about their cost.
-    untried: AtomicU32,
-    facts: UnsafeCell<Facts>,
     /// For the gate on the CPU.
     pub(super) events: Lock<Events>,
 }
@@ -83,15 +82,16 @@ unsafe impl Send for Known {}
 
 /// What does not change while a stream exists.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub(super) struct Facts {
+    pub(super) gate: &'static Gate,
+    /// `None` if all slots were taken.
+    pub(super) metered: Option<(StreamId, Marks<'static>)>,
+    pub(super) way: Way,
     pub(super) stream: CUstream,
     pub(super) context: u64,
     pub(super) thread: u64,
     pub(super) device: usize,
-    pub(super) gate: &'static Gate,
-    pub(super) way: Way,
-    /// `None` if all slots were taken.
-    pub(super) metered: Option<(StreamId, Marks<'static>)>,
 }
 
 /// How the stream is held.
@@ -115,16 +115,15 @@ pub(super) enum Ended {
 }
 
 /// The stream, made known if it is not yet.
-#[inline]
+#[inline(always)]
 pub(super) fn find(member: Member, stream: CUstream) -> Option<&'static Known> {
     let streams = &member.process.streams;
     let key = streams.key(stream)?;
-    let cached = &streams.cache[place(key)];
-    if cached.key.load(Ordering::Acquire) == key {
-        // SAFETY: streams are never freed.
-        return unsafe { cached.known.load(Ordering::Relaxed).as_ref() };
+    // SAFETY: streams are never freed.
+    match unsafe { streams.cache[place(key)].load(Ordering::Acquire).as_ref() } {
+        Some(known) if known.key.load(Ordering::Acquire) == key => Some(known),
+        _ => find_uncached(member, stream, key),
     }
-    find_uncached(member, stream, key)
 }
 
 #[cold]
@@ -135,11 +134,7 @@ fn find_uncached(member: Member, stream: CUstream, key: u64) -> Option<&'static 
         Some(known) => unsafe { (known as *const Known).as_ref() }?,
         None => make(member, stream, key)?,
     };
-    let cached = &streams.cache[place(key)];
-    // Emptied first: nobody may find the new key with the old stream.
-    cached.key.store(0, Ordering::Release);
-    cached.known.store(core::ptr::from_ref(known).cast_mut(), Ordering::Release);
-    cached.key.store(key, Ordering::Release);
+    streams.cache[place(key)].store(core::ptr::from_ref(known).cast_mut(), Ordering::Release);
     Some(known)
 }
 
@@ -225,7 +220,7 @@ fn context_of(stream: CUstream) -> Option<u64> {
 
 impl Streams {
     /// What a stream is known by; `None` without a context.
-    #[inline]
+    #[inline(always)]
     fn key(&self, stream: CUstream) -> Option<u64> {
         if !is_default(stream) {
             return Some(stream as u64);
@@ -346,8 +341,6 @@ impl Streams {
             return;
         }
         self.known.remove(key);
-        let cached = &self.cache[place(key)];
-        let _ = cached.key.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed);
         if let Some((slot, marks)) = known.facts().metered {
             if marks.submitted() != marks.ended() {
                 self.chunk_closed();
@@ -377,11 +370,11 @@ impl Known {
     fn new(facts: Facts) -> Known {
         Known {
             key: AtomicU64::new(0),
+            began: AtomicU64::new(0),
+            facts: UnsafeCell::new(facts),
+            untried: AtomicU32::new(1),
             next: AtomicPtr::new(null_mut()),
             crossing: Lock::default(),
-            began: AtomicU64::new(0),
-            untried: AtomicU32::new(1),
-            facts: UnsafeCell::new(facts),
             events: Lock::default(),
         }
     }
@@ -409,7 +402,7 @@ impl Known {
     }
 
     /// Work is about to be put into the stream.
-    #[inline]
+    #[inline(always)]
     pub(super) fn enter(&'static self, member: Member, stream: CUstream, units: u32, hold: bool) {
         let facts = self.facts();
         if facts.way == Way::Free {

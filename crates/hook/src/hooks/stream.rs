@@ -60,13 +60,16 @@ pub(crate) fn any_capture(member: Member) -> bool {
 }
 
 /// Whether this stream records: then what is put into it happens later, if at all.
-#[inline]
+#[inline(always)]
 pub(crate) fn captures(member: Member, stream: CUstream) -> bool {
-    any_capture(member) && {
-        let mut status = 0;
-        // SAFETY: a stream of the caller's, and a place for the answer.
-        real::cuStreamIsCapturing().is_some_and(|ask| unsafe { ask(stream, &mut status) } == SUCCESS) && status != 0
-    }
+    any_capture(member) && asked_captures(stream)
+}
+
+#[cold]
+fn asked_captures(stream: CUstream) -> bool {
+    let mut status = 0;
+    // SAFETY: a stream of the caller's, and a place for the answer.
+    real::cuStreamIsCapturing().is_some_and(|ask| unsafe { ask(stream, &mut status) } == SUCCESS) && status != 0
 }
 
 /// Does something of our own that would spoil a capture which checks all threads.
