@@ -95,14 +95,14 @@ impl Charge {
     pub(crate) fn make(member: Member, device: usize, kind: Kind, bytes: u64) -> Result<Charge, CUresult> {
         let Some(id) = member.id() else { return Err(OUT_OF_MEMORY) };
         member.introduce();
-        let Some(limits) = member.gate.limits(device) else { return Err(OUT_OF_MEMORY) };
+        let Some(limits) = member.gate().limits(device) else { return Err(OUT_OF_MEMORY) };
         member.process.books.last_seen[device].forget();
         let charge = Charge { member, device, kind, bytes };
         if !limits.enforcement.holds() {
-            member.ledger.charge_unchecked(id, device, kind, bytes);
+            member.ledger().charge_unchecked(id, device, kind, bytes);
             return Ok(charge);
         }
-        match member.ledger.charge(id, device, kind, bytes, limits.memory) {
+        match member.ledger().charge(id, device, kind, bytes, limits.memory) {
             Ok(()) => Ok(charge),
             Err(_) => charge.press(limits.memory),
         }
@@ -112,12 +112,12 @@ impl Charge {
     #[cold]
     fn press(self, limit: u64) -> Result<Charge, CUresult> {
         let Some(id) = self.member.id() else { return Err(OUT_OF_MEMORY) };
-        liveness::reap_the_dead(self.member.ledger, liveness::SHORT_OF_MEMORY_NS);
+        liveness::reap_the_dead(self.member.ledger(), liveness::SHORT_OF_MEMORY_NS);
         crate::hooks::pool::give_back(self.member, self.device);
-        match self.member.ledger.charge(id, self.device, self.kind, self.bytes, limit) {
+        match self.member.ledger().charge(id, self.device, self.kind, self.bytes, limit) {
             Ok(()) => Ok(self),
             Err(over) => {
-                self.member.ledger.add_refused(id, self.device);
+                self.member.ledger().add_refused(id, self.device);
                 self.member.tell(EventKind::Refused, self.device, self.bytes, over.used);
                 Err(OUT_OF_MEMORY)
             }
@@ -148,7 +148,7 @@ impl Charge {
 pub(crate) fn credit(member: Member, device: usize, kind: Kind, bytes: u64) {
     if let Some(id) = member.id() {
         member.process.books.last_seen[device].forget();
-        member.ledger.credit(id, device, kind, bytes);
+        member.ledger().credit(id, device, kind, bytes);
     }
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn settle(member: Member, block: Block) {
 pub(crate) fn host_charge(member: Member, bytes: u64) {
     let now = member.process.books.host.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
     if let Some(id) = member.id() {
-        member.ledger.set_host_bytes(id, 0, now);
+        member.ledger().set_host_bytes(id, 0, now);
     }
 }
 
@@ -174,6 +174,6 @@ pub(crate) fn host_credit(member: Member, bytes: u64) {
     let before =
         member.process.books.host.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or_else(|held| held);
     if let Some(id) = member.id() {
-        member.ledger.set_host_bytes(id, 0, before.saturating_sub(bytes));
+        member.ledger().set_host_bytes(id, 0, before.saturating_sub(bytes));
     }
 }

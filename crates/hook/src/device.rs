@@ -62,7 +62,7 @@ impl Member {
         if asked != SUCCESS {
             return None;
         }
-        let granted = (0..self.gate.devices()).find(|&i| self.gate.limits(i).is_some_and(|l| l.uuid == uuid.bytes));
+        let granted = (0..self.gate().devices()).find(|&i| self.gate().limits(i).is_some_and(|l| l.uuid == uuid.bytes));
         Some(granted.map_or(Place::Foreign, Place::Granted))
     }
 

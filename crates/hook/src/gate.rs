@@ -157,7 +157,7 @@ pub(crate) fn capture_ended(_stream: CUstream) {}
 /// There is another context of this process from now on.
 pub(crate) fn context_created(context: u64) {
     if let Some(member) = of_container() {
-        member.process.streams.contexts_changed(context);
+        member.process.streams.contexts_changed(member, context);
     }
 }
 
@@ -171,7 +171,7 @@ pub(crate) fn context_destroyed(context: u64) {
         }
     });
     streams.pages.forget(context);
-    streams.contexts_changed(0);
+    streams.contexts_changed(member, 0);
 }
 
 /// A graph became executable: it counts for as many units as it has nodes.

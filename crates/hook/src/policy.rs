@@ -18,8 +18,8 @@ pub(crate) fn guarded(name: &CStr) -> bool {
 /// Whether an unknown function of a guarded group may be used all the same. Either way the agent hears of it.
 pub(crate) fn let_unknown_pass(name: &CStr) -> bool {
     let Some(member) = of_container() else { return true };
-    let strict = |device| member.gate.limits(device).is_some_and(|l| l.enforcement == Enforcement::Strict);
-    let pass = !(0..member.gate.devices()).any(strict);
+    let strict = |device| member.gate().limits(device).is_some_and(|l| l.enforcement == Enforcement::Strict);
+    let pass = !(0..member.gate().devices()).any(strict);
     let first_letters = name.to_bytes().iter().take(8).fold(0, |word, &b| (word << 8) | u64::from(b));
     member.tell(EventKind::UnknownSymbol, usize::MAX, first_letters, u64::from(pass));
     pass

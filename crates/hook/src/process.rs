@@ -26,14 +26,16 @@ use crate::{files, liveness};
 /// The state of a process.
 #[repr(C)]
 pub(crate) struct Process {
-    // On one line, with the beginning of the streams: every launch looks at them, and finds them as far away as the driver's own data
-    // has pushed them since the last one.
+    // On one line, with the main stream behind them on the next: every launch looks at them, and finds them as far away as the
+    // driver's own data has pushed them since the last one.
     /// [`UNKNOWN`] and so on.
     state: AtomicU32,
     /// How many streams record a graph.
     pub(crate) captures: AtomicU32,
     gate: AtomicPtr<GatePage>,
     ledger: AtomicPtr<Ledger>,
+    /// The only context there is, while the set of contexts changed but once.
+    pub(crate) only_context: AtomicU64,
     /// Streams and their chunks.
     pub(crate) streams: Streams,
     /// The process that wrote this, for kernels that do not wipe.
@@ -91,15 +93,11 @@ pub(crate) enum Standing {
     Broken,
 }
 
-/// A process in a container of Divvy's.
+/// A process in a container of Divvy's. No more than a pointer: every launch carries it.
 #[derive(Clone, Copy)]
 pub(crate) struct Member {
     /// Its private state.
     pub(crate) process: &'static Process,
-    /// What the container was granted.
-    pub(crate) gate: &'static GatePage,
-    /// What the container uses.
-    pub(crate) ledger: &'static Ledger,
 }
 
 /// Where this process stands; found out at the first call.
@@ -128,9 +126,7 @@ impl Process {
     /// Only after the state said that this is one.
     #[inline]
     fn member(&'static self) -> Member {
-        // SAFETY: both were set before the state was, to mappings that are never unmapped.
-        let (gate, ledger) = unsafe { (&*self.gate.load(Ordering::Relaxed), &*self.ledger.load(Ordering::Relaxed)) };
-        Member { process: self, gate, ledger }
+        Member { process: self }
     }
 }
 
@@ -229,6 +225,20 @@ pub(crate) fn own_pid() -> u32 {
 }
 
 impl Member {
+    /// What the container was granted.
+    #[inline]
+    pub(crate) fn gate(self) -> &'static GatePage {
+        // SAFETY: set before the state was, to a mapping that is never unmapped.
+        unsafe { &*self.process.gate.load(Ordering::Relaxed) }
+    }
+
+    /// What the container uses.
+    #[inline]
+    pub(crate) fn ledger(self) -> &'static Ledger {
+        // SAFETY: as above.
+        unsafe { &*self.process.ledger.load(Ordering::Relaxed) }
+    }
+
     /// This process's slot in the ledger, taken at its first use of the GPU. `None` if all are taken.
     #[inline]
     pub(crate) fn id(self) -> Option<ProcessId> {
@@ -249,11 +259,11 @@ impl Member {
         let name = CStr::from_bytes_until_nul(&name).ok().and_then(|n| n.to_str().ok()).unwrap_or_default();
         let (pid, token) = (own_pid(), liveness::token());
         let (start_time, namespace) = (liveness::start_time(pid).unwrap_or(0), liveness::own_namespace());
-        liveness::reap_former_self(self.ledger, pid, start_time, namespace);
+        liveness::reap_former_self(self.ledger(), pid, start_time, namespace);
         let who = Newcomer { pid, start_time, namespace, token, name };
-        let id = self.ledger.claim_process(&who).or_else(|| {
-            liveness::reap_the_dead(self.ledger, 0);
-            self.ledger.claim_process(&who)
+        let id = self.ledger().claim_process(&who).or_else(|| {
+            liveness::reap_the_dead(self.ledger(), 0);
+            self.ledger().claim_process(&who)
         });
         let Some(id) = id else {
             crate::say!(
@@ -283,7 +293,7 @@ impl Member {
     pub(crate) fn touches_our_pages(self, address: u64, bytes: u64) -> bool {
         let end = address.saturating_add(bytes);
         let meets = |start: u64, size: usize| address < start + size as u64 && start < end;
-        meets(core::ptr::from_ref(self.gate) as u64, size_of::<GatePage>())
-            || meets(core::ptr::from_ref(self.ledger) as u64, size_of::<Ledger>())
+        meets(core::ptr::from_ref(self.gate()) as u64, size_of::<GatePage>())
+            || meets(core::ptr::from_ref(self.ledger()) as u64, size_of::<Ledger>())
     }
 }

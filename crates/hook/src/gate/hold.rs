@@ -130,7 +130,7 @@ pub(super) fn close(known: &'static Known, submitted: u32) {
 pub(super) fn keep_back(member: Member, known: &'static Known) {
     let Some((_, marks)) = &known.facts().metered else { return };
     if let Some(id) = member.id() {
-        member.ledger.set_cpu_gate(id);
+        member.ledger().set_cpu_gate(id);
     }
     let most = known.facts().gate.chunk_units().max(1).saturating_mul(AHEAD);
     let (mut moved, mut queued) = (monotonic_ns(), marks.queued());
@@ -157,12 +157,12 @@ pub(super) fn wait(member: Member, known: &'static Known) {
         let nap = libc::timespec { tv_sec: 0, tv_nsec: NAP_NS };
         // SAFETY: the word is mapped for as long as the process lives; the kernel only compares it.
         unsafe { libc::syscall(libc::SYS_futex, gate.word().as_ptr(), libc::FUTEX_WAIT, CLOSED, &raw const nap) };
-        let sign = member.gate.arbiter_beat().max(member.gate.keeper_beat()).max(began);
+        let sign = member.gate().arbiter_beat().max(member.gate().keeper_beat()).max(began);
         if monotonic_ns().saturating_sub(sign) > GIVEN_UP_NS {
             break;
         }
     }
     if let Some(id) = member.id() {
-        member.ledger.add_throttled(id, known.facts().device, monotonic_ns().saturating_sub(began));
+        member.ledger().add_throttled(id, known.facts().device, monotonic_ns().saturating_sub(began));
     }
 }

@@ -106,7 +106,7 @@ fn register(member: Member, device: usize) -> Option<(u64, u64, u64)> {
     if let Some(gates) = known_to_gpu(gates, length, DEVICE_MAP | READ_ONLY) {
         return Some((gates, completions, length as u64));
     }
-    let (_, config) = member.gate.config();
+    let (_, config) = member.gate().config();
     if !config.gate_writable {
         return None;
     }

@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -35,8 +36,8 @@ const UNMETERED: u32 = 32;
 /// The streams of a process. None when all zero.
 #[repr(C)]
 pub(crate) struct Streams {
-    /// The only context there is, while the set of contexts changed but once.
-    only_context: AtomicU64,
+    /// The stream that was found first: most programs have one that nearly everything goes into.
+    main: Known,
     /// How many have an open chunk.
     open: AtomicU32,
     /// How often the set of contexts changed.
@@ -59,13 +60,13 @@ pub(crate) struct Streams {
     pub(super) watched: AtomicU32,
 }
 
-/// A stream. What a launch needs of it is at the beginning, on one line.
+/// A stream. What a launch needs of it is at the beginning, on one line. Vacant when all zero.
 #[repr(C, align(64))]
 pub(crate) struct Known {
     key: AtomicU64,
     /// The gate when the open chunk began: its turn, and whether it was open, in the lowest bit.
     began: AtomicU64,
-    facts: UnsafeCell<Facts>,
+    facts: UnsafeCell<MaybeUninit<Facts>>,
     /// Launches per chunk while nothing is known about their cost.
     untried: AtomicU32,
     next: AtomicPtr<Known>,
@@ -118,7 +119,10 @@ pub(super) enum Ended {
 #[inline(always)]
 pub(super) fn find(member: Member, stream: CUstream) -> Option<&'static Known> {
     let streams = &member.process.streams;
-    let key = streams.key(stream)?;
+    let key = key(member, stream)?;
+    if streams.main.key.load(Ordering::Acquire) == key {
+        return Some(&streams.main);
+    }
     // SAFETY: streams are never freed.
     match unsafe { streams.cache[place(key)].load(Ordering::Acquire).as_ref() } {
         Some(known) if known.key.load(Ordering::Acquire) == key => Some(known),
@@ -141,7 +145,7 @@ fn find_uncached(member: Member, stream: CUstream, key: u64) -> Option<&'static 
 /// The stream, if it is known.
 pub(super) fn lookup(member: Member, stream: CUstream) -> Option<&'static Known> {
     let streams = &member.process.streams;
-    let known = streams.known.get(streams.key(stream)?)?;
+    let known = streams.known.get(key(member, stream)?)?;
     // SAFETY: never freed.
     unsafe { (known as *const Known).as_ref() }
 }
@@ -170,17 +174,17 @@ fn make(member: Member, stream: CUstream, key: u64) -> Option<&'static Known> {
         Some(Place::Granted(device)) => Some(device),
         _ => None,
     };
-    let gate = member.gate.gate(device.unwrap_or(0))?;
+    let gate = member.gate().gate(device.unwrap_or(0))?;
     let mut facts =
         Facts { stream, context, thread: thread(), device: device.unwrap_or(0), gate, way: Way::Free, metered: None };
     if let Some(device) = device {
         member.introduce();
         let id = member.id()?;
-        let slot = member.ledger.claim_stream(id, device).or_else(|| {
+        let slot = member.ledger().claim_stream(id, device).or_else(|| {
             streams.give_back_idle_threads(member);
-            member.ledger.claim_stream(id, device)
+            member.ledger().claim_stream(id, device)
         });
-        facts.metered = slot.and_then(|slot| Some((slot, member.ledger.marks(slot)?)));
+        facts.metered = slot.and_then(|slot| Some((slot, member.ledger().marks(slot)?)));
         if facts.metered.is_none() {
             member.tell(EventKind::StreamsFull, device, 0, 0);
         }
@@ -192,7 +196,7 @@ fn make(member: Member, stream: CUstream, key: u64) -> Option<&'static Known> {
             },
             (Some(pages), None) => Way::Gpu { gate: pages.gates + GatePage::word_offset(device) as u64, completion: 0 },
             (None, _) => {
-                member.ledger.set_cpu_gate(id);
+                member.ledger().set_cpu_gate(id);
                 member.tell(EventKind::CpuGate, device, 0, 0);
                 Way::Cpu
             }
@@ -200,12 +204,34 @@ fn make(member: Member, stream: CUstream, key: u64) -> Option<&'static Known> {
     }
     let known = streams.vacant().unwrap_or_else(|| streams.link(Known::new(facts)));
     // SAFETY: nobody can find it yet, and nobody else makes one.
-    unsafe { *known.facts.get() = facts };
+    unsafe { (*known.facts.get()).write(facts) };
     known.began.store(0, Ordering::Relaxed);
     known.untried.store(1, Ordering::Relaxed);
     known.key.store(key, Ordering::Release);
     streams.known.insert(key, core::ptr::from_ref(known) as usize);
     Some(known)
+}
+
+/// What a stream is known by; `None` without a context.
+#[inline(always)]
+fn key(member: Member, stream: CUstream) -> Option<u64> {
+    if !is_default(stream) {
+        return Some(stream as u64);
+    }
+    let context = match member.process.only_context.load(Ordering::Relaxed) {
+        0 => current_context()?,
+        only => only,
+    };
+    // Handles are addresses of something aligned; these are odd.
+    Some(if stream == PER_THREAD { (context ^ thread().rotate_left(24)) | 1 } else { context | 1 })
+}
+
+#[cold]
+fn current_context() -> Option<u64> {
+    let mut context = null_mut();
+    // SAFETY: a place for the context.
+    let status = unsafe { real::cuCtxGetCurrent()?(&mut context) };
+    (status == SUCCESS && !context.is_null()).then_some(context as u64)
 }
 
 fn is_default(stream: CUstream) -> bool {
@@ -219,34 +245,10 @@ fn context_of(stream: CUstream) -> Option<u64> {
 }
 
 impl Streams {
-    /// What a stream is known by; `None` without a context.
-    #[inline(always)]
-    fn key(&self, stream: CUstream) -> Option<u64> {
-        if !is_default(stream) {
-            return Some(stream as u64);
-        }
-        let context = match self.only_context.load(Ordering::Relaxed) {
-            0 => self.current_context()?,
-            only => only,
-        };
-        // Handles are addresses of something aligned; these are odd.
-        Some(if stream == PER_THREAD { (context ^ thread().rotate_left(24)) | 1 } else { context | 1 })
-    }
-
-    #[cold]
-    fn current_context(&self) -> Option<u64> {
-        let mut context = null_mut();
-        // SAFETY: a place for the context.
-        if unsafe { real::cuCtxGetCurrent()?(&mut context) } != SUCCESS || context.is_null() {
-            return None;
-        }
-        Some(context as u64)
-    }
-
     /// The number of contexts changed. The common program has one for all its life, and need not be asked about it each time.
-    pub(super) fn contexts_changed(&self, context: u64) {
+    pub(super) fn contexts_changed(&self, member: Member, context: u64) {
         let first = self.context_changes.fetch_add(1, Ordering::Relaxed) == 0;
-        self.only_context.store(if first { context } else { 0 }, Ordering::Relaxed);
+        member.process.only_context.store(if first { context } else { 0 }, Ordering::Relaxed);
     }
 
     /// Is any chunk open?
@@ -264,7 +266,7 @@ impl Streams {
     }
 
     /// Has another stream of the same context work that is not done, and may one of them wait for the other?
-    pub(super) fn others_depend(&self, known: &'static Known) -> bool {
+    pub(super) fn others_depend(&'static self, known: &'static Known) -> bool {
         let mut found = false;
         if !self.depend.load(Ordering::Relaxed) {
             return false;
@@ -287,7 +289,7 @@ impl Streams {
     }
 
     /// Whether nothing was submitted since this was last asked.
-    pub(super) fn quiet_since_last_asked(&self) -> bool {
+    pub(super) fn quiet_since_last_asked(&'static self) -> bool {
         let mut sum = 1u64;
         self.each(|known| {
             if let Some((_, marks)) = known.facts().metered {
@@ -298,7 +300,10 @@ impl Streams {
     }
 
     /// Every stream that is known now.
-    pub(super) fn each(&self, mut what: impl FnMut(&'static Known)) {
+    pub(super) fn each(&'static self, mut what: impl FnMut(&'static Known)) {
+        if self.main.key.load(Ordering::Acquire) != 0 {
+            what(&self.main);
+        }
         let mut at = self.first.load(Ordering::Acquire);
         // SAFETY: linked streams are never freed.
         while let Some(known) = unsafe { at.as_ref() } {
@@ -309,7 +314,10 @@ impl Streams {
         }
     }
 
-    fn vacant(&self) -> Option<&'static Known> {
+    fn vacant(&'static self) -> Option<&'static Known> {
+        if self.main.key.load(Ordering::Acquire) == 0 {
+            return Some(&self.main);
+        }
         let mut at = self.first.load(Ordering::Acquire);
         // SAFETY: linked streams are never freed.
         while let Some(known) = unsafe { at.as_ref() } {
@@ -348,14 +356,14 @@ impl Streams {
             if ended == Ended::Context || known.facts().way == Way::Cpu {
                 marks.write_off();
             }
-            member.ledger.free_stream(slot);
+            member.ledger().free_stream(slot);
         }
         known.events.lock().forget();
     }
 
     /// Default streams of threads come without a word and go without one: when slots run out, those with nothing to do give theirs
     /// back.
-    fn give_back_idle_threads(&self, member: Member) {
+    fn give_back_idle_threads(&'static self, member: Member) {
         self.each(|known| {
             let facts = known.facts();
             let idle = facts.metered.is_some_and(|(_, m)| m.submitted() == m.ended() && m.queued() == 0);
@@ -371,7 +379,7 @@ impl Known {
         Known {
             key: AtomicU64::new(0),
             began: AtomicU64::new(0),
-            facts: UnsafeCell::new(facts),
+            facts: UnsafeCell::new(MaybeUninit::new(facts)),
             untried: AtomicU32::new(1),
             next: AtomicPtr::new(null_mut()),
             crossing: Lock::default(),
@@ -381,8 +389,8 @@ impl Known {
 
     #[inline]
     pub(super) fn facts(&self) -> &Facts {
-        // SAFETY: written only while nobody can find this stream.
-        unsafe { &*self.facts.get() }
+        // SAFETY: written before anybody can find this stream, and only then.
+        unsafe { (*self.facts.get()).assume_init_ref() }
     }
 
     /// Its handle.
@@ -409,13 +417,15 @@ impl Known {
             return;
         }
         let Some((_, marks)) = &facts.metered else { return self.enter_unmetered(member, stream) };
-        let before = marks.submit(units);
-        let fill = before.wrapping_sub(marks.ended());
+        // The gate first: nothing is looked at ahead of an addition that others see.
+        let is_open = facts.gate.is_open();
         let most = match facts.gate.chunk_units() {
             0 => self.untried.load(Ordering::Relaxed),
             units => units,
         };
-        if fill == 0 || fill >= most || (!facts.gate.is_open() && self.has_passed()) {
+        let before = marks.submit(units);
+        let fill = before.wrapping_sub(marks.ended());
+        if fill == 0 || fill >= most || (!is_open && self.has_passed()) {
             boundary::cross(member, self, stream, before, hold);
         }
     }
@@ -465,6 +475,6 @@ impl Known {
 
     /// Whether work on the device is to be held at all now.
     pub(super) fn is_held(&self, member: Member) -> bool {
-        member.gate.limits(self.facts().device).is_some_and(|limits| limits.gated && limits.enforcement.holds())
+        member.gate().limits(self.facts().device).is_some_and(|limits| limits.gated && limits.enforcement.holds())
     }
 }

@@ -45,7 +45,7 @@ pub(crate) unsafe fn retain(out: *const *mut c_void, ordinal: CUdevice, go: impl
     if known.charged {
         forget_primary(member, device); // reset behind our back
     }
-    let bytes = member.gate.limits(device).map_or(0, |l| l.context_bytes);
+    let bytes = member.gate().limits(device).map_or(0, |l| l.context_bytes);
     let charge = match Charge::make(member, device, Kind::Context, bytes) {
         Ok(charge) => charge,
         Err(status) => return status,
@@ -90,7 +90,7 @@ pub(crate) unsafe fn create(out: *const *mut c_void, ordinal: CUdevice, go: impl
         Account::None => return go(),
         Account::Refused(status) => return status,
     };
-    let bytes = member.gate.limits(device).map_or(0, |l| l.context_bytes);
+    let bytes = member.gate().limits(device).map_or(0, |l| l.context_bytes);
     let charge = match Charge::make(member, device, Kind::Context, bytes) {
         Ok(charge) => charge,
         Err(status) => return status,

@@ -121,9 +121,9 @@ fn put_right(member: Member, device: usize) {
     let mut charged = member.process.graphs.charged[device].lock();
     let now = held(member, device, GRAPH_RESERVED_NOW);
     if now >= *charged {
-        member.ledger.charge_unchecked(id, device, Kind::Graph, now - *charged);
+        member.ledger().charge_unchecked(id, device, Kind::Graph, now - *charged);
     } else {
-        member.ledger.credit(id, device, Kind::Graph, *charged - now);
+        member.ledger().credit(id, device, Kind::Graph, *charged - now);
     }
     *charged = now;
 }

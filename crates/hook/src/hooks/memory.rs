@@ -111,6 +111,6 @@ fn give_back(address: u64, go: impl Fn() -> CUresult) -> CUresult {
 /// Memory that would be needed beyond what may be: refused before the driver commits to it.
 pub(crate) fn impossible(bytes: u64) -> Option<CUresult> {
     let Account::Of(member, device, _) = books::current() else { return None };
-    let limit = member.gate.limits(device)?;
+    let limit = member.gate().limits(device)?;
     (limit.enforcement.holds() && bytes > limit.memory).then_some(OUT_OF_MEMORY)
 }

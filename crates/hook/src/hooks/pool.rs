@@ -125,7 +125,7 @@ unsafe fn take(
         });
     };
     // A pool that another thread has just grown over the limit is not grown once more, whatever is booked for it.
-    let over = missing == 0 && member.ledger.used(device) > limit(member, device);
+    let over = missing == 0 && member.ledger().used(device) > limit(member, device);
     let charged = if over { charge(member, &seen, 0) } else { keep_promise(member, pool, &seen, missing) };
     if let Err(status) = charged {
         take_back();
@@ -181,11 +181,11 @@ fn keep_promise(member: Member, handle: u64, pool: &Pool, promised: u64) -> Resu
 /// Whether a pool has to be asked, although nothing had to be charged.
 fn doubtful(member: Member, pool: &Pool) -> bool {
     let device = usize::from(pool.device);
-    pool.unverified > UNVERIFIED || member.ledger.used(device) > limit(member, device) / 2
+    pool.unverified > UNVERIFIED || member.ledger().used(device) > limit(member, device) / 2
 }
 
 fn limit(member: Member, device: usize) -> u64 {
-    member.gate.limits(device).map_or(u64::MAX, |l| l.memory)
+    member.gate().limits(device).map_or(u64::MAX, |l| l.memory)
 }
 
 /// Asks what a pool holds after it may have grown, and charges the rest. Whether that is too much.
@@ -204,7 +204,7 @@ fn over_after_growing(member: Member, handle: u64, seen: &Pool) -> bool {
     }
     // Held all the same until the pool is trimmed, which comes next.
     if let Some(id) = member.id() {
-        member.ledger.charge_unchecked(id, usize::from(seen.device), Kind::Pool, more);
+        member.ledger().charge_unchecked(id, usize::from(seen.device), Kind::Pool, more);
         member.process.pools.known.change(handle, |pool| {
             pool.charged = pool.charged.saturating_add(more);
             (Keep::Yes, ())
@@ -295,7 +295,7 @@ fn put_right(member: Member, handle: u64) {
     if more > 0 {
         match member.id() {
             _ if seen.on_host => books::host_charge(member, more),
-            Some(id) => member.ledger.charge_unchecked(id, usize::from(seen.device), Kind::Pool, more),
+            Some(id) => member.ledger().charge_unchecked(id, usize::from(seen.device), Kind::Pool, more),
             None => return,
         }
     }
@@ -438,7 +438,7 @@ fn current(member: Member, device: usize) -> Option<u64> {
 fn of_stream(stream: CUstream) -> Account {
     let account = books::current();
     let Account::Of(member, ..) = account else { return account };
-    if (stream as usize) <= 2 || member.gate.devices() <= 1 {
+    if (stream as usize) <= 2 || member.gate().devices() <= 1 {
         return account;
     }
     match member.stream_place(stream) {

@@ -31,9 +31,9 @@ fn story(limit: u64, used: u64, card: Memory) -> Memory {
 
 /// What the container is shown of a card.
 pub(crate) fn seen(member: Member, device: usize, card: Memory) -> Memory {
-    match member.gate.limits(device) {
+    match member.gate().limits(device) {
         Some(limits) if limits.enforcement.holds() && !limits.whole_card => {
-            story(limits.memory, member.ledger.used(device), card)
+            story(limits.memory, member.ledger().used(device), card)
         }
         _ => card,
     }
@@ -108,7 +108,7 @@ pub(crate) unsafe fn info(free: impl Into<Out>, total: impl Into<Out>, go: impl 
         }
     };
     pool::look_again(member);
-    liveness::reap_the_dead(member.ledger, liveness::ASKED_NS);
+    liveness::reap_the_dead(member.ledger(), liveness::ASKED_NS);
     let seen = seen(member, device, card);
     // SAFETY: by contract.
     unsafe {

@@ -57,8 +57,8 @@ impl Member {
         }
         // SAFETY: NVML ends it with a zero within the room it was given.
         let uuid = parse(unsafe { CStr::from_ptr(text.as_ptr()) }.to_bytes());
-        let same = |i: &usize| self.gate.limits(*i).is_some_and(|l| Some(l.uuid) == uuid);
-        Some((0..self.gate.devices()).find(same))
+        let same = |i: &usize| self.gate().limits(*i).is_some_and(|l| Some(l.uuid) == uuid);
+        Some((0..self.gate().devices()).find(same))
     }
 
     fn has_granted_instance(self, handle: nvmlDevice_t) -> bool {

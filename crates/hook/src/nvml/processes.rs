@@ -48,14 +48,14 @@ impl From<Seen> for ProcessDetail {
 fn neighbours(member: Member) -> impl Iterator<Item = Process> {
     let namespace = own_namespace();
     let ours = move |p: &Process| p.state == State::Live && (p.namespace == namespace || p.namespace == 0);
-    member.ledger.processes().filter(ours)
+    member.ledger().processes().filter(ours)
 }
 
 /// The container's processes on a card, by the kind of work; nothing if the card is not the container's to look at.
 fn on_card(device: nvmlDevice_t) -> Option<Vec<Seen>> {
     let member = of_container()?;
     let Card::Granted(place) = member.card(device)? else { return Some(Vec::new()) };
-    let seen = |p: Process| Seen { pid: p.pid, used: member.ledger.held_in_all(p.id, place) };
+    let seen = |p: Process| Seen { pid: p.pid, used: member.ledger().held_in_all(p.id, place) };
     Some(neighbours(member).map(seen).filter(|s| s.used > 0).collect())
 }
 

@@ -13,9 +13,9 @@ use crate::process::of_container;
 fn own(device: nvmlDevice_t) -> Option<u32> {
     let member = of_container()?;
     let Card::Granted(place) = member.card(device)? else { return None };
-    let limits = member.gate.limits(place)?;
+    let limits = member.gate().limits(place)?;
     (limits.gated && !limits.whole_card)
-        .then(|| member.gate.gate(place).map_or(0, |g| g.booked().utilisation.div_ceil(10).min(100)))
+        .then(|| member.gate().gate(place).map_or(0, |g| g.booked().utilisation.div_ceil(10).min(100)))
 }
 
 /// Utilisation of the card and of its memory.
@@ -44,7 +44,7 @@ pub(crate) fn engine(device: nvmlDevice_t, go: impl Fn() -> nvmlReturn_t) -> nvm
 /// Counters of the whole card, between two samples that do not say which card.
 pub(crate) fn metrics(_metrics: *mut c_void, go: impl Fn() -> nvmlReturn_t) -> nvmlReturn_t {
     let shared = |member: crate::process::Member| {
-        (0..member.gate.devices()).any(|d| member.gate.limits(d).is_some_and(|l| l.gated && !l.whole_card))
+        (0..member.gate().devices()).any(|d| member.gate().limits(d).is_some_and(|l| l.gated && !l.whole_card))
     };
     if of_container().is_some_and(shared) { NOT_SUPPORTED } else { go() }
 }
