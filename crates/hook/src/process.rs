@@ -3,7 +3,9 @@
 //! All of it lies in memory that the kernel wipes in a forked child ([`Process`] is unattached when zero), so that a child,
 //! however it was made, finds nothing of its parent's and becomes a member of its own at its first use of the GPU.
 
+use core::cell::UnsafeCell;
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -75,7 +77,18 @@ const BROKEN: u32 = 3;
 /// In a container, on a kernel that does not wipe memory at a fork: every call looks whether it is in a child.
 const UNSURE: u32 = 4;
 
-static HERE: AtomicPtr<Process> = AtomicPtr::new(null_mut());
+/// Whole pages, for they are wiped in a child.
+#[cfg_attr(target_arch = "x86_64", repr(C, align(4096)))]
+#[cfg_attr(not(target_arch = "x86_64"), repr(C, align(65536)))]
+struct Pages(UnsafeCell<MaybeUninit<Process>>);
+
+// SAFETY: what is in a process is atomic or locked.
+unsafe impl Sync for Pages {}
+
+/// At an address of the library's own, which a launch has not to look up.
+static HERE: Pages = Pages(UnsafeCell::new(MaybeUninit::zeroed()));
+/// Set when the kernel was asked to wipe it.
+static WIPED: AtomicU32 = AtomicU32::new(0);
 /// Set where the kernel cannot wipe memory at a fork.
 static CHECK_PID: AtomicU32 = AtomicU32::new(0);
 // Shared mappings stay valid across a fork, so these need no wiping.
@@ -103,8 +116,7 @@ pub(crate) struct Member {
 /// Where this process stands; found out at the first call.
 #[inline]
 pub(crate) fn standing() -> Standing {
-    // SAFETY: set once to a mapping that is never unmapped.
-    let Some(process) = (unsafe { HERE.load(Ordering::Acquire).as_ref() }) else { return attach() };
+    let process = here();
     match process.state.load(Ordering::Acquire) {
         MEMBER => Standing::Member(process.member()),
         OUTSIDE => Standing::Outside,
@@ -132,7 +144,8 @@ impl Process {
 
 #[cold]
 fn attach() -> Standing {
-    let Some(process) = own_memory() else { return Standing::Broken };
+    let process = here();
+    wipe_in_children();
     let unsure = CHECK_PID.load(Ordering::Relaxed) != 0;
     if unsure {
         start_over_in_a_child(process);
@@ -175,37 +188,20 @@ fn files() -> Result<Option<(*mut GatePage, *mut Ledger)>, files::Fault> {
     Ok(opened)
 }
 
-/// The memory of [`Process`], mapped at the first call of all.
-fn own_memory() -> Option<&'static Process> {
-    let mapped = HERE.load(Ordering::Acquire);
-    if !mapped.is_null() {
-        // SAFETY: never unmapped.
-        return Some(unsafe { &*mapped });
-    }
-    let size = size_of::<Process>().next_multiple_of(4096);
-    // SAFETY: a fresh private mapping at a place of the kernel's choosing; zero is a valid Process.
-    unsafe {
-        let fresh = libc::mmap(
-            null_mut(),
-            size,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        if fresh == libc::MAP_FAILED {
-            return None;
-        }
-        if libc::madvise(fresh, size, libc::MADV_WIPEONFORK) != 0 {
+#[inline(always)]
+fn here() -> &'static Process {
+    // SAFETY: zero is a valid process, and nobody has it but by shared reference.
+    unsafe { (*HERE.0.get()).assume_init_ref() }
+}
+
+/// Tells the kernel, at the first call of all. A child has it of its parent.
+fn wipe_in_children() {
+    if WIPED.load(Ordering::Acquire) == 0 {
+        // SAFETY: pages of our own, in which only the process is.
+        if unsafe { libc::madvise(HERE.0.get().cast(), size_of::<Pages>(), libc::MADV_WIPEONFORK) } != 0 {
             CHECK_PID.store(1, Ordering::Relaxed);
         }
-        match HERE.compare_exchange(null_mut(), fresh.cast(), Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Some(&*fresh.cast()),
-            Err(others) => {
-                libc::munmap(fresh, size);
-                Some(&*others)
-            }
-        }
+        WIPED.store(1, Ordering::Release);
     }
 }
 
