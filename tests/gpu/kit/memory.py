@@ -190,7 +190,7 @@ class Stage:
             if path:
                 def what(path=path, arguments=arguments):
                     status, said = self.said([path, *arguments, self.compiled("cost"), "100000"], 120)
-                    return said.strip()[-120:].replace("\n", " | "), "starts and lets the program through", "launch\t" in said
+                    return " ".join(said.split()[-12:]), "starts and lets the program through", "launch\t" in said
                 self.trial(f"{tool} starts", 60, what)
 
 
