@@ -42,6 +42,12 @@ class Card:
     def watts(self):
         return self.number("nvmlDeviceGetPowerUsage") / 1000
 
+    def busy(self):
+        """For how much of the last moments anything ran on the card, in percent."""
+        both = (ctypes.c_uint * 2)()
+        self.lib.nvmlDeviceGetUtilizationRates(self.handle, both)
+        return both[0]
+
     def samples(self, since):
         count = ctypes.c_uint(0)
         self.lib.nvmlDeviceGetProcessUtilization(self.handle, None, ctypes.byref(count), ctypes.c_ulonglong(since))
@@ -64,7 +70,7 @@ class Watch:
     """Collects utilisation by process while it lives."""
 
     def __init__(self, card):
-        self.card, self.stop, self.seen, self.clocks, self.power = card, threading.Event(), {}, [], []
+        self.card, self.stop, self.seen, self.clocks, self.power, self.busy = card, threading.Event(), {}, [], [], []
         self.thread = threading.Thread(target=self.watch, daemon=True)
 
     def __enter__(self):
@@ -78,6 +84,7 @@ class Watch:
                 self.seen[(sample.pid, sample.time)] = sample.sm
             self.clocks.append(self.card.clock_mhz())
             self.power.append(self.card.watts())
+            self.busy.append((time.monotonic(), self.card.busy()))
 
     def __exit__(self, *_):
         self.stop.set()
@@ -88,4 +95,9 @@ class Watch:
         offset = time.time() - time.monotonic()
         first, last = (begin + offset) * 1e6, (end + offset) * 1e6
         found = [sm for (p, at), sm in self.seen.items() if p == pid and first < at <= last]
+        return sum(found) / len(found) if found else None
+
+    def card_share(self, begin, end):
+        """For how much of the time between two moments anything ran on the card, in percent."""
+        found = [busy for at, busy in self.busy if begin < at <= end]
         return sum(found) / len(found) if found else None

@@ -224,6 +224,18 @@ class Stage:
 
         self.trial(case, seconds, what)
 
+    def metered(self, kind, seconds=5):
+        """Alone and without a limit: what it is booked, and for how much of the time the card says that it did anything."""
+        case = f"metered {kind}"
+
+        def what():
+            self.arbiter.set({"a": (500, 1000)})
+            _, begin, end = self.together(self.held[:1], [kind], seconds)
+            booked = 100 * self.arbiter.busy("a", begin, end) / (end - begin)
+            self.book.add(case, f"booked {booked:.1f}, the card was busy for {show(self.watch.card_share(begin + 0.5, end))} %")
+
+        self.trial(case, seconds, what)
+
     def overhead(self, kind, seconds=6):
         """Native and held in turns, so that clocks and temperature are the same for both."""
         case = f"overhead {kind}"
@@ -428,3 +440,5 @@ def rest(stage):
         stage.unmanaged([kind, kind])
         stage.shared([(kind, 500, 1000), (kind, 500, 1000)], 8)
         stage.shared([(kind, 300, 300), (kind, 700, 700)], 8)
+    for kind in ("mm", "small", "resnet", "decode"):
+        stage.metered(kind)
