@@ -347,7 +347,8 @@ class Stage:
             subprocess.run(["cc", "-std=gnu11", "-O2", "-o", program, os.path.join(HERE, "../c/boundary.c"), "-ldl", "-lpthread"], check=True)
             said = subprocess.run([program], capture_output=True, text=True, timeout=60).stdout.split()
             alone, beside = [float(us) for us in said[1:3]], [float(us) for us in said[4:6]]
-            told = f"{alone[0]:.1f} us of the GPU and {alone[1]:.1f} of the CPU; beside somebody who waits {beside[0]:.1f} and {beside[1]:.1f}"
+            told = (f"{alone[0]:.1f} us of the GPU and {alone[1]:.1f} of the CPU; beside somebody who waits {beside[0]:.1f} and {beside[1]:.1f};"
+                    f" without barriers {said[7]} and {said[8]}, {said[10]} us before the kernel's end was seen")
             self.book.add(case, told, "<= 3 us of each", max(alone + beside) <= 3.0)
 
         self.trial(case, 5, what)
