@@ -21,7 +21,7 @@ use account::Alone;
 const LONGEST_POT: Ns = 5_000_000;
 /// A look so long after the one before it begins no measurement.
 const LATE: Ns = 250_000;
-/// Chunks longer than this are long.
+/// Of chunks longer than this a card does slices, and when one ends says little about the other.
 const LONG_CHUNK: Ns = 3_000_000;
 /// A measurement is taken when it is this long: looks are some tens of microseconds apart, and sometimes late.
 const MEASUREMENT: Ns = 2_000_000;

@@ -188,14 +188,7 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
                 .any(|card| contended[card] && domain.slack[card].yields());
         let open = !tenant.gone && tenant.bucket.allows() && (tenant.owner || !must_own) && !yields;
         let open = open && !timed[domain.lanes[i].tenant];
-        // Closed while the card was still at the work before: nothing of it has begun.
-        let begun = tenant.waits_for.is_none();
-        let lane = &mut domain.lanes[i];
-        let closes = lane.open && !open;
-        lane.set_gate(open);
-        if closes && !begun {
-            lane.account.in_flight = 0;
-        }
+        domain.lanes[i].set_gate(open);
     }
 }
 

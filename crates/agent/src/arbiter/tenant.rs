@@ -121,8 +121,8 @@ impl Tenant {
     /// Publishes the size of chunks. What a unit costs trembles with every measurement, and each time it is told costs the library a
     /// line of its cache.
     pub(super) fn set_hint(&mut self, device: usize, hint: ChunkHint) {
-        let says = |h: &ChunkHint| h.units == hint.units && h.cost_ns.abs_diff(hint.cost_ns) <= hint.cost_ns / 8;
-        if self.hints.get(device).is_some_and(|h| !says(h)) {
+        let says_so = |h: &ChunkHint| h.units == hint.units && h.cost_ns.abs_diff(hint.cost_ns) <= hint.cost_ns / 8;
+        if self.hints.get(device).is_some_and(|h| !says_so(h)) {
             self.hints[device] = hint;
             self.gate.set_hint(device, hint);
         }

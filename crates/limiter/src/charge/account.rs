@@ -14,7 +14,7 @@ const RECENT: Ns = 100_000;
 /// A card leaves a program that does not end for others after this time.
 pub(super) const SLICE: Ns = 2_000_000;
 /// It looks at the next one's gate no sooner than this after it has left the last one.
-const CHANGE_OVER: Ns = 100_000;
+const GATE_SEEN: Ns = 100_000;
 /// So many chunks of each of its streams make a measurement.
 const SEVERAL: u32 = 4;
 
@@ -186,7 +186,7 @@ impl Lane {
     /// Whether the card can have come to it since its gate opened: it first finishes what it is at, or a slice of time of it. Of long
     /// work it is believed, for not to charge it would cost the others more.
     fn may_have_begun(&self) -> bool {
-        self.account.free > CHANGE_OVER || self.account.beside > SLICE || self.longest_chunk_time() > SLICE
+        self.account.free > GATE_SEEN || self.account.beside > SLICE || self.longest_chunk_time() > SLICE
     }
 
     /// Its gate opens or closes.

@@ -22,8 +22,8 @@ const LATELY: Ns = 50_000_000;
 /// A chunk behind a closed gate that takes no longer than this is charged when it is done, and not before: whether it has begun nobody
 /// can see, for a card looks at a gate only when the work before it is over.
 const SHORT: Ns = 2_500_000;
-/// Work in chunks of up to this length is done one after the other: a time slice is twice as long.
-const ORDERLY: Ns = 1_000_000;
+/// Work in chunks of up to this length is done one after the other.
+const ORDERLY: Ns = SLICE / 2;
 /// Less than this too long is a late look, or the card changing over.
 const SUSPICIOUS: Ns = 500_000;
 
