@@ -69,6 +69,7 @@ const MOST_UNITS: u32 = 1 << 20;
 #[inline(always)]
 pub(crate) fn before_launch(stream: CUstream, work: Work) {
     if let Some(member) = of_container() {
+        // What work is, is known where this stands: kernels have the short way in their midst, all others call.
         if work == Work::Kernel {
             enter_with(member, stream, 1, true);
         } else {

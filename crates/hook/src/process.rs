@@ -87,10 +87,13 @@ unsafe impl Sync for Pages {}
 
 /// At an address of the library's own, which a launch has not to look up.
 static HERE: Pages = Pages(UnsafeCell::new(MaybeUninit::zeroed()));
-/// Set when the kernel was asked to wipe it.
-static WIPED: AtomicU32 = AtomicU32::new(0);
-/// Set where the kernel cannot wipe memory at a fork.
-static CHECK_PID: AtomicU32 = AtomicU32::new(0);
+/// [`NOT_ASKED`] and so on.
+static WIPING: AtomicU32 = AtomicU32::new(NOT_ASKED);
+const NOT_ASKED: u32 = 0;
+/// The kernel wipes it in a child.
+const WIPES: u32 = 1;
+/// It cannot: whoever looks has to see whether it is in a child.
+const CANNOT: u32 = 2;
 // Shared mappings stay valid across a fork, so these need no wiping.
 static GATE: AtomicPtr<GatePage> = AtomicPtr::new(null_mut());
 static LEDGER: AtomicPtr<Ledger> = AtomicPtr::new(null_mut());
@@ -145,8 +148,7 @@ impl Process {
 #[cold]
 fn attach() -> Standing {
     let process = here();
-    wipe_in_children();
-    let unsure = CHECK_PID.load(Ordering::Relaxed) != 0;
+    let unsure = !wiped_in_children();
     if unsure {
         start_over_in_a_child(process);
     }
@@ -194,15 +196,14 @@ fn here() -> &'static Process {
     unsafe { (*HERE.0.get()).assume_init_ref() }
 }
 
-/// Tells the kernel, at the first call of all. A child has it of its parent.
-fn wipe_in_children() {
-    if WIPED.load(Ordering::Acquire) == 0 {
+/// Whether the kernel wipes it in a child, which it is told to at the first call of all. A child has the answer of its parent.
+fn wiped_in_children() -> bool {
+    if WIPING.load(Ordering::Acquire) == NOT_ASKED {
         // SAFETY: pages of our own, in which only the process is.
-        if unsafe { libc::madvise(HERE.0.get().cast(), size_of::<Pages>(), libc::MADV_WIPEONFORK) } != 0 {
-            CHECK_PID.store(1, Ordering::Relaxed);
-        }
-        WIPED.store(1, Ordering::Release);
+        let refused = unsafe { libc::madvise(HERE.0.get().cast(), size_of::<Pages>(), libc::MADV_WIPEONFORK) } != 0;
+        WIPING.store(if refused { CANNOT } else { WIPES }, Ordering::Release);
     }
+    WIPING.load(Ordering::Acquire) == WIPES
 }
 
 /// Kernels before 4.14 do not wipe: a child recognises itself by its pid and wipes by hand.

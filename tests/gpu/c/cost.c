@@ -21,11 +21,6 @@ static double cpu_ns(void) {
     printf("%s\t%.2f\n", what, least); fflush(stdout); \
   } while (0)
 
-static int by_size(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 // A driver touches a lot on its way, and what a launch finds then is no longer near: the median of launches with a cache full of
 // something else before each.
 static void cold_launches(CUfunction kernel, CUstream stream, long times) {
@@ -38,10 +33,9 @@ static void cold_launches(CUfunction kernel, CUstream stream, long times) {
     CUresult status = cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
     clock_gettime(CLOCK_MONOTONIC, &after);
     MUST(status);
-    took[i] = (double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec);
+    took[i] = seconds_between(before, after) * 1e9;
   }
-  qsort(took, (size_t)times, sizeof *took, by_size);
-  printf("launch, with cold caches\t%.2f\n", took[times / 2]);
+  printf("launch, with cold caches\t%.2f\n", median(took, (size_t)times));
   free(took);
 }
 

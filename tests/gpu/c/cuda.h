@@ -112,6 +112,20 @@ static inline double now_seconds(void) {
   return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+static inline double seconds_between(struct timespec before, struct timespec after) {
+  return (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) / 1e9;
+}
+
+static inline int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static inline double median(double *values, size_t count) {
+  qsort(values, count, sizeof *values, by_size);
+  return values[count / 2];
+}
+
 static inline size_t free_bytes(void) {
   size_t available = 0, total = 0;
   MUST(cuMemGetInfo_v2(&available, &total));

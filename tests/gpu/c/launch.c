@@ -1,7 +1,7 @@
 // What the library adds to a launch between two boundaries, in nanoseconds: an empty kernel through the library and straight into the
 // driver, in turns, in one process and one stream, for a core is faster and slower from one process to the next. Queues are emptied
-// before they are full, and launches at a boundary are left out. What is told are medians. Without the library both are the driver's, and what
-// it says is how far it can be trusted. launch [pairs]
+// before they are full, and launches at a boundary are left out. What is told are medians. Without the library both are the driver's,
+// and what it says is how far it can be trusted. launch [pairs]
 #include "cuda.h"
 
 #include <elf.h>
@@ -41,23 +41,13 @@ static double each_ns(Launch launch, CUfunction nothing) {
   CUresult status = launch(nothing, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
   clock_gettime(CLOCK_MONOTONIC, &after);
   MUST(status);
-  return (double)(after.tv_sec - before.tv_sec) * 1e9 + (double)(after.tv_nsec - before.tv_nsec);
-}
-
-static int by_size(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *values, int count) {
-  qsort(values, (size_t)count, sizeof *values, by_size);
-  return values[count / 2];
+  return seconds_between(before, after) * 1e9;
 }
 
 // Keeps those below a bound, and says how many.
-static int below(double *values, int count, double bound) {
-  int kept = 0;
-  for (int i = 0; i < count; i++)
+static size_t below(double *values, size_t count, double bound) {
+  size_t kept = 0;
+  for (size_t i = 0; i < count; i++)
     if (values[i] < bound) values[kept++] = values[i];
   return kept;
 }
@@ -82,10 +72,11 @@ int main(int argc, char **argv) {
     if (i % PAIRS_QUEUED == 0) MUST(cuStreamSynchronize(NULL));
   }
   // A boundary takes more than that. The driver has slow launches of its own, which are left out on both sides.
-  double slow = median(native, pairs) + 600;
-  int without = below(native, pairs, slow), with = below(held, pairs, slow);
+  size_t all = (size_t)pairs;
+  double slow = median(native, all) + 600;
+  size_t without = below(native, all, slow), with = below(held, all, slow);
   double usual = median(native, without);
   printf("more %.1f native %.1f library %d quick %.3f native-quick %.3f\n", median(held, with) - usual, usual, own != cuLaunchKernel,
-         (double)with / pairs, (double)without / pairs);
+         (double)with / (double)all, (double)without / (double)all);
   return 0;
 }
