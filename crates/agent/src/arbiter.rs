@@ -12,14 +12,15 @@
 //! stops, the [keeper](crate::keeper) takes the gates over.
 //!
 //! What a container may use is read from its gate file, so changing the file changes the shares, live. What it did use is in
-//! [`Accounts`], and in the gate file too, so that neither a restart nor a reader needs to ask anybody.
+//! [`Accounts`], and in the gate file too, so that neither a restart nor a reader needs to ask anybody. Where nobody is held back
+//! that is the card's own count, which the [audit](audit::watch) asks it for ([`Arbiter::hear`]).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use divvy_limiter::Tuning;
+use divvy_limiter::{Period, Tuning};
 
 pub mod accounts;
 pub mod audit;
@@ -119,6 +120,18 @@ impl Arbiter {
             gone.stop();
         }
         self.accounts.retain(containers);
+    }
+
+    /// What devices say about themselves: for how long each worked in which periods.
+    pub fn hear(&self, said: &BTreeMap<String, Vec<Period>>) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        for (devices, group) in running.iter() {
+            for device in devices {
+                if let Some(periods) = said.get(device) {
+                    group.card.hear(device, periods);
+                }
+            }
+        }
     }
 
     fn start(&self, devices: &[String], containers: Vec<Container>) -> Running {

@@ -92,9 +92,23 @@ pub struct Usage {
     /// How busy it was over the vendor's last sampling period, in thousandths.
     #[serde(default)]
     pub busy: u32,
+    /// How busy it was over its sampling periods of the last seconds, where somebody holds memory on it and the vendor says so, oldest
+    /// first. A period begins where the one before it ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub periods: Vec<Period>,
     /// Who holds memory on it.
     #[serde(default)]
     pub processes: Vec<Process>,
+}
+
+/// One of a device's sampling periods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Period {
+    /// When it ended, in microseconds since the epoch.
+    pub end: u64,
+    /// How busy the device was, in thousandths.
+    pub busy: u32,
 }
 
 /// A process that uses a device.

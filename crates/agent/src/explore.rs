@@ -179,9 +179,16 @@ mod tests {
                 device: "G0".into(),
                 memory: Bytes::gib(9),
                 busy: 0,
+                periods: Vec::new(),
                 processes: vec![process(1, 2), process(2, 3)],
             },
-            Usage { device: "G1".into(), memory: Bytes::gib(9), busy: 0, processes: vec![process(1, 4)] },
+            Usage {
+                device: "G1".into(),
+                memory: Bytes::gib(9),
+                busy: 0,
+                periods: Vec::new(),
+                processes: vec![process(1, 4)],
+            },
         ];
         assert_eq!(foreign(&usage, |pid| pid == 1), BTreeMap::from([("G0".into(), Bytes::gib(3))]));
     }

@@ -1,7 +1,7 @@
 //! Holds this node's containers to their shares: the arbiter and the registry of processes at work on the pages of every container
 //! that holds something here, and a keeper beside them that outlives this process.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use divvy_core::id::{ContainerName, PodUid};
+use divvy_limiter::Period;
 use divvy_shm::place;
 use rustix::fs::FlockOperation;
 
@@ -59,6 +60,11 @@ impl Hold {
         self.arbiter.set_containers(&containers);
         self.registry.set_containers(places.iter().map(|(.., dir)| dir.clone()).collect());
         self.see_to_keeper();
+    }
+
+    /// What devices say about themselves: for how long each worked in which periods.
+    pub fn hear(&self, said: &BTreeMap<String, Vec<Period>>) {
+        self.arbiter.hear(said);
     }
 
     /// What containers used.

@@ -206,7 +206,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         });
     let hold = Arc::new(hold.with_context(|| format!("cannot listen in {}", args.run.display()))?);
     let identify = crate::hold::identify(node.home().clone(), runtime.clone());
-    let audit = audit::watch::run(node.clone(), identify, events.clone(), args.bypass, stop());
+    let audit = audit::watch::run(node.clone(), hold.clone(), identify, events.clone(), args.bypass, stop());
     let scrape = Scrape {
         node: node.clone(),
         accounts: hold.accounts(),

@@ -348,6 +348,34 @@ fn a_whole_card_is_metered_and_held_by_nothing() {
     });
 }
 
+/// Who has the card to itself is looked at every few milliseconds: what it is charged is a guess, and what it is told is not.
+#[test]
+fn a_lone_program_is_metered_by_what_the_card_says() {
+    let bench = Bench::new("a=500/1000");
+    // Until when it was metered, and how much by then, in milliseconds.
+    let metered = || {
+        let of = |line: &serde_json::Value| {
+            let account = line["accounts"].as_object()?.values().next()?;
+            let ms = |of: &str| Some(account[of].as_f64()? / 1e6);
+            Some((line["ms"].as_f64()? - ms("behind_ns")?, ms("busy_ns")?))
+        };
+        bench.said(of).unwrap_or_default()
+    };
+    for (kernel_us, think_us) in [(300.0, 900), (1000.0, 0)] {
+        comes_to(&format!("kernels of {kernel_us} us, {think_us} us apart: points too many"), -4.0..4.0, || {
+            let running = bench.start("a", "load", &format!("{kernel_us} 6 1 {think_us}"));
+            let advance = |by: f64| {
+                let from = metered().0;
+                wait_for("the meter goes on", || metered().0 > from + by);
+                metered()
+            };
+            let (before, after) = (advance(1500.0), advance(2500.0));
+            let used = running.end("per_second") * kernel_us / 1e6;
+            100.0 * ((after.1 - before.1) / (after.0 - before.0) - used)
+        });
+    }
+}
+
 /// A tenant with a thousand chunks queued and its gate closed most of the time.
 fn with_closed_gates(bench: &Bench) -> Running {
     let running = bench.start("a", "moves", "5 4 500");

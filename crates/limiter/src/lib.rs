@@ -15,6 +15,8 @@
 //! - **Charges.** The wall time in which the card works or is kept is charged, all of it and no more ([`charge`]): to the owner, and,
 //!   while a chunk of the last owner still runs, to that one; where the card went to and fro, split by what each completed, or, among
 //!   programs of several streams, by who had work.
+//! - **The meter.** While nobody is held back charges are guesses, and nothing hangs on them; what tenants are told they used is the
+//!   card's own count then ([`Meter`]).
 //! - **Limits.** A bucket per tenant that fills at its limit, with hysteresis, makes a duty cycle of [`Tuning::period`].
 //!
 //! All quantities are integers: nanoseconds, thousandths, units of work (a kernel launch is one).
@@ -28,12 +30,14 @@ mod charge;
 mod cost;
 mod domain;
 mod lane;
+mod meter;
 mod pace;
 mod slack;
 mod tuning;
 mod turn;
 
 pub use domain::{Directive, Domain, LaneId, Outcome, Shares, TenantId};
+pub use meter::{Meter, Period};
 pub use tuning::Tuning;
 
 /// Nanoseconds.

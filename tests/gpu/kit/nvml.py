@@ -13,6 +13,15 @@ class Process(ctypes.Structure):
     _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong), ("instances", ctypes.c_uint * 2)]
 
 
+class Metric(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_uint), ("status", ctypes.c_uint), ("value", ctypes.c_double), ("names", ctypes.c_void_p * 3)]
+
+
+class Metrics(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint), ("count", ctypes.c_uint), ("first", ctypes.c_void_p), ("second", ctypes.c_void_p),
+                ("metrics", Metric * 512)]
+
+
 class Card:
     def __init__(self, index=0):
         self.lib = ctypes.CDLL("libnvidia-ml.so.1")
@@ -42,11 +51,23 @@ class Card:
     def watts(self):
         return self.number("nvmlDeviceGetPowerUsage") / 1000
 
-    def busy(self):
-        """For how much of the last moments anything ran on the card, in percent."""
-        both = (ctypes.c_uint * 2)()
-        self.lib.nvmlDeviceGetUtilizationRates(self.handle, both)
-        return both[0]
+    def counters(self):
+        """The card's performance counters as they stand; None where there are none."""
+        sample = ctypes.c_void_p()
+        try:
+            if self.lib.nvmlGpmSampleAlloc(ctypes.byref(sample)) or self.lib.nvmlGpmSampleGet(self.handle, sample):
+                return None
+        except AttributeError:
+            return None
+        return sample
+
+    def busy_between(self, first, second):
+        """For how much of the time between two readings of the counters anything ran on the card, in percent."""
+        asked = Metrics(version=1, count=1, first=first, second=second)
+        asked.metrics[0].id = 1  # the part of the time in which the compute engine was not idle
+        if self.lib.nvmlGpmMetricsGet(ctypes.byref(asked)) or asked.metrics[0].status:
+            return None
+        return asked.metrics[0].value
 
     def samples(self, since):
         count = ctypes.c_uint(0)
@@ -69,8 +90,9 @@ class Card:
 class Watch:
     """Collects utilisation by process while it lives."""
 
-    def __init__(self, card):
-        self.card, self.stop, self.seen, self.clocks, self.power, self.busy = card, threading.Event(), {}, [], [], []
+    def __init__(self, card, counts=False):
+        self.card, self.stop, self.seen, self.clocks, self.power = card, threading.Event(), {}, [], []
+        self.counts, self.counted = counts, []
         self.thread = threading.Thread(target=self.watch, daemon=True)
 
     def __enter__(self):
@@ -84,7 +106,8 @@ class Watch:
                 self.seen[(sample.pid, sample.time)] = sample.sm
             self.clocks.append(self.card.clock_mhz())
             self.power.append(self.card.watts())
-            self.busy.append((time.monotonic(), self.card.busy()))
+            if self.counts:
+                self.counted.append((time.monotonic(), self.card.counters()))
 
     def __exit__(self, *_):
         self.stop.set()
@@ -98,6 +121,6 @@ class Watch:
         return sum(found) / len(found) if found else None
 
     def card_share(self, begin, end):
-        """For how much of the time between two moments anything ran on the card, in percent."""
-        found = [busy for at, busy in self.busy if begin < at <= end]
-        return sum(found) / len(found) if found else None
+        """For how much of the time between two moments anything ran on the card, by its counters, in percent."""
+        counted = [counters for at, counters in self.counted if counters and begin <= at <= end]
+        return self.card.busy_between(counted[0], counted[-1]) if len(counted) > 1 else None

@@ -110,7 +110,7 @@ class Arbiter:
     def start(self):
         self.log = open("/tmp/divvy-gpu-arbiter.log", "a")
         self.process = subprocess.Popen([AGENT, "arbiter", "--dir", self.folder, "--tenants", "@" + self.file, "--device",
-                                         self.uuid, "--keeper", "--report", "100"] + (["--record", os.environ["RECORD"]] if "RECORD" in os.environ else [])
+                                         self.uuid, "--keeper", "--audit", "--report", "100"] + (["--record", os.environ["RECORD"]] if "RECORD" in os.environ else [])
                                         + (["--memory", str(self.memory)] if self.memory else []), stdout=subprocess.PIPE, stderr=self.log,
                                         text=True, start_new_session=True, preexec_fn=lambda: os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]))
         if "ready" not in self.process.stdout.readline():
@@ -119,8 +119,8 @@ class Arbiter:
 
     def read(self, process):
         for line in process.stdout:
-            if line.startswith("{"):
-                accounts = json.loads(line)["accounts"]
+            accounts = json.loads(line).get("accounts") if line.startswith("{") else None
+            if accounts:
                 self.books.append((time.monotonic(), {key.split()[0]: account for key, account in accounts.items()}))
 
     def set(self, shares):
@@ -133,14 +133,26 @@ class Arbiter:
 
     def busy(self, name, begin, end):
         """Booked GPU time of a tenant between two moments, in seconds."""
+        # What is known comes late where the card has to say it.
+        known = [(t - b[name]["behind_ns"] / 1e9, b[name]["busy_ns"]) for t, b in self.books if name in b]
+
         def at(moment):
-            before = [(t, b[name]["busy_ns"]) for t, b in self.books if name in b and t <= moment]
-            after = [(t, b[name]["busy_ns"]) for t, b in self.books if name in b and t > moment]
+            before = [(t, busy) for t, busy in known if t <= moment]
+            after = [(t, busy) for t, busy in known if t > moment]
             if not before or not after:
                 return (before[-1:] or after[:1] or [(0, 0)])[0][1]
             (t0, b0), (t1, b1) = before[-1], after[0]
             return b0 + (b1 - b0) * (moment - t0) / (t1 - t0)
         return (at(end) - at(begin)) / 1e9
+
+    def await_books(self, moment, seconds=3):
+        """Waits until what everybody used by a moment is known, or for so long."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            last = self.books[-1] if self.books else (0.0, {})
+            if min((last[0] - account["behind_ns"] / 1e9 for account in last[1].values()), default=0.0) > moment:
+                return
+            time.sleep(0.02)
 
     def last(self, name):
         return self.books[-1][1].get(name, {}) if self.books else {}

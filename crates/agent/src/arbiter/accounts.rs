@@ -8,13 +8,15 @@ use super::Container;
 /// A container's account on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Account {
-    /// GPU time charged, since the container's pages were made.
+    /// GPU time used, since the container's pages were made.
     pub busy_ns: u64,
+    /// So far behind the present is that: a card's own count comes late.
+    pub behind_ns: u64,
     /// Time with work waiting behind a closed gate.
     pub throttled_ns: u64,
     /// Turns given.
     pub turns: u64,
-    /// Thousandths of the device's time over the last second.
+    /// Thousandths of the device's time over the last second that was metered.
     pub utilisation: u32,
     /// What a unit of its work costs, in nanoseconds, as far as known.
     pub unit_ns: u32,

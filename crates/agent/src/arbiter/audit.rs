@@ -90,6 +90,8 @@ pub struct Audit {
     above: BTreeMap<(u32, DeviceId), u64>,
     /// What was odd at the last look, and whether that was told.
     odd: BTreeMap<Finding, bool>,
+    /// Devices on which somebody was at the last look who is in nobody's books.
+    visited: BTreeSet<DeviceId>,
 }
 
 /// What a container's processes had booked before the card was asked.
@@ -122,6 +124,7 @@ impl Audit {
         let looked_at = self.pages.keys().zip(before).filter(|_| !is_idle);
         let books: Vec<Books> = looked_at.filter_map(|(dir, booked)| with_config(dir, booked)).collect();
         let mut odd = BTreeSet::new();
+        self.visited.clear();
         let mut above = BTreeMap::new();
         for card in &usage {
             let mut held: BTreeMap<usize, u64> = BTreeMap::new();
@@ -138,6 +141,9 @@ impl Audit {
                         .enumerate()
                         .find_map(|(at, book)| Some((at, Some(registered(book, &self.pages, process.pid)?)))),
                 };
+                if !matches!(owner, Some((_, Some(_)))) {
+                    self.visited.insert(card.device.clone());
+                }
                 let Some((at, id)) = owner else {
                     if whose == Whose::Stranger {
                         odd.insert(finding(None, card, What::Unmanaged { pid: process.pid }));
@@ -184,6 +190,11 @@ impl Audit {
         }
         self.above = above;
         self.tell(odd)
+    }
+
+    /// Was everybody on the device in somebody's books at the last look? Then all that it did was done for them.
+    pub fn knows_all_on(&self, device: &DeviceId) -> bool {
+        !self.visited.contains(device)
     }
 
     /// What was odd twice in a row, once.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use divvy_limiter::{Domain, Ns, Seen, TenantId};
+use divvy_limiter::{Domain, Meter, Ns, Period, Seen, TenantId};
 use divvy_shm::clock::monotonic_ns;
 use divvy_shm::gate::{Booked, ChunkHint};
 
@@ -67,6 +67,11 @@ impl Card {
         self.changed.notify_one();
     }
 
+    /// What one of its devices says about itself.
+    pub(super) fn hear(&self, device: &str, said: &[Period]) {
+        self.group().hear(device, said);
+    }
+
     pub(super) fn stop(&self) {
         self.orders().stop = true;
         self.changed.notify_one();
@@ -118,7 +123,9 @@ impl Card {
             drop(group);
             if next >= ROUND { self.doze() } else { self.rest(Instant::now(), next, spin) }
         }
-        for (tenant, _) in &self.group().tenants {
+        let mut group = self.group();
+        group.close_books(monotonic_ns());
+        for (tenant, _) in &group.tenants {
             tenant.open_all();
         }
     }
@@ -137,10 +144,13 @@ impl Card {
     }
 }
 
-/// A tenant's lane: which of its devices, its use of it over the last second, and what was last written down about it.
+/// A tenant's lane: which of its devices, which place it has on which card, its use of it over the last second, and what was last
+/// written down about it.
 struct Lane {
     tenant: usize,
     device: usize,
+    card: usize,
+    place: usize,
     history: VecDeque<(Ns, Ns)>,
     account: Option<Account>,
 }
@@ -153,6 +163,8 @@ struct Group {
     tenants: Vec<(Tenant, TenantId)>,
     lanes: Vec<Lane>,
     seen: Vec<Seen>,
+    /// By card: its meter, and whether somebody was held back there since it was last read.
+    meters: Vec<(Meter, bool)>,
     record: Option<Record>,
     rounded: Option<Ns>,
 }
@@ -162,11 +174,20 @@ impl Group {
         let domain = Domain::new(devices.len(), settings.tuning);
         let (tenants, lanes, seen) = (Vec::new(), Vec::new(), Vec::new());
         let record = settings.record.as_deref().and_then(|path| Record::begin(path, &devices));
-        Group { devices, settings, accounts, domain, tenants, lanes, seen, record, rounded: None }
+        Group { devices, settings, accounts, domain, tenants, lanes, seen, meters: Vec::new(), record, rounded: None }
+    }
+
+    /// What a device says about itself.
+    fn hear(&mut self, device: &str, said: &[Period]) {
+        let card = self.devices.iter().position(|id| id == device);
+        if let Some((meter, _)) = card.and_then(|card| self.meters.get_mut(card)) {
+            said.iter().for_each(|period| meter.hear(*period));
+        }
     }
 
     /// Other containers: the decision begins afresh, the books go on.
     fn replace(&mut self, containers: &[Container]) {
+        self.close_books(monotonic_ns());
         for (tenant, _) in &self.tenants {
             if containers.iter().all(|c| c.name != tenant.name) {
                 tenant.open_all();
@@ -184,6 +205,8 @@ impl Group {
             }
         }
         self.seen = vec![Seen::default(); self.lanes.len()];
+        let on = |card: usize| self.lanes.iter().filter(|lane| lane.card == card).count();
+        self.meters = (0..self.devices.len()).map(|card| (Meter::new(on(card)), false)).collect();
         self.rounded = None;
     }
 
@@ -194,12 +217,10 @@ impl Group {
         let cards: Vec<usize> = on.iter().map(|&(_, card)| card).collect();
         let id = self.domain.add(tenant.shares(), &cards);
         let index = self.tenants.len();
-        self.lanes.extend(on.iter().map(|&(device, _)| Lane {
-            tenant: index,
-            device,
-            history: VecDeque::new(),
-            account: None,
-        }));
+        for (device, card) in on {
+            let place = self.lanes.iter().filter(|lane| lane.card == card).count();
+            self.lanes.push(Lane { tenant: index, device, card, place, history: VecDeque::new(), account: None });
+        }
         self.tenants.push((tenant, id));
     }
 
@@ -237,6 +258,7 @@ impl Group {
             let tenant = &mut self.tenants[lane.tenant].0;
             let open = if tenant.is_broken() { static_turn(now, tenant.shares().request) } else { directive.open };
             tenant.set_gate(lane.device, open);
+            self.meters[lane.card].1 |= !open;
             let hint = ChunkHint { units: directive.chunk_units, cost_ns: directive.unit_ns };
             tenant.set_hint(lane.device, hint);
         }
@@ -259,15 +281,41 @@ impl Group {
                 self.domain.set_shares(*id, tenant.shares());
             }
         }
+        self.book(now);
+    }
+
+    /// Reads the meters and writes down what they say.
+    fn book(&mut self, now: Ns) {
+        for (card, (meter, held_back)) in self.meters.iter_mut().enumerate() {
+            let here = self.lanes.iter().zip(self.domain.directives()).filter(|(lane, _)| lane.card == card);
+            meter.read(now, here.map(|(_, directive)| directive.charged), std::mem::take(held_back));
+        }
+        self.write_down(now);
+    }
+
+    /// Nothing more is waited for: what was charged and never told by the card stands.
+    fn close_books(&mut self, now: Ns) {
+        self.book(now);
+        self.meters.iter_mut().for_each(|(meter, _)| meter.close());
+        self.write_down(now);
+    }
+
+    fn write_down(&mut self, now: Ns) {
         for (lane, directive) in self.lanes.iter_mut().zip(self.domain.directives()) {
             let tenant = &self.tenants[lane.tenant].0;
-            lane.history.push_back((now, directive.charged));
-            while lane.history.len() > 2 && lane.history.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) >= WINDOW)
+            let meter = &self.meters[lane.card].0;
+            let (until, metered) = (meter.until(lane.place), meter.metered()[lane.place]);
+            match lane.history.back_mut() {
+                Some((last, used)) if *last == until => *used = metered,
+                _ => lane.history.push_back((until, metered)),
+            }
+            while lane.history.len() > 2
+                && lane.history.get(1).is_some_and(|(at, _)| until.saturating_sub(*at) >= WINDOW)
             {
                 lane.history.pop_front();
             }
             let since = Booked {
-                busy_ns: directive.charged,
+                busy_ns: metered,
                 throttled_ns: directive.throttled,
                 turns: directive.turns,
                 utilisation: utilisation(&lane.history),
@@ -275,6 +323,7 @@ impl Group {
             let booked = tenant.booked(lane.device, since);
             let account = Account {
                 busy_ns: booked.busy_ns,
+                behind_ns: now.saturating_sub(until),
                 throttled_ns: booked.throttled_ns,
                 turns: booked.turns,
                 utilisation: booked.utilisation,

@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if let Ok(changed) = read(&args.tenants) {
             apply(&mut spec, changed, args)?;
         }
-        auditor.see_to()?;
+        auditor.see_to(&arbiter)?;
         let due = args.report.map(Duration::from_millis);
         if due.is_some_and(|due| reported.elapsed() >= due) {
             reported += due.unwrap_or_default();
@@ -164,13 +164,19 @@ impl Auditor {
         })
     }
 
-    fn see_to(&mut self) -> io::Result<()> {
+    fn see_to(&mut self, arbiter: &Arbiter) -> io::Result<()> {
         if self.providers.is_empty() || self.looked.is_some_and(|at| at.elapsed() < audit::watch::LOOK) {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        let usage = || audit::watch::usage(&self.providers);
-        for finding in self.audit.look(&self.containers, usage, |_| Whose::Stranger) {
+        let mut said = Vec::new();
+        let ask = || {
+            said = audit::watch::usage(&self.providers);
+            said.clone()
+        };
+        let findings = self.audit.look(&self.containers, ask, |_| Whose::Stranger);
+        arbiter.hear(&audit::watch::periods(&self.audit, &said));
+        for finding in findings {
             self.policy.apply(&finding);
             writeln!(io::stdout(), "{}", serde_json::json!({ "finding": finding, "says": finding.what.to_string() }))?;
         }

@@ -1,6 +1,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use divvy_shm::clock::monotonic_ns;
 use divvy_shm::gate::Controller;
 use divvy_shm::ledger::{Newcomer, ProcessId, StreamId};
 use divvy_shm::map::Guarded;
@@ -390,4 +391,40 @@ fn random_bytes_at_the_socket_are_counted_and_harm_nobody() {
     }
     assert!(nonsense.count(Socket::Agent) > 100, "{nonsense:?}");
     drop((kept, registry));
+}
+
+#[test]
+fn a_lone_tenant_has_used_what_its_card_says_and_is_told_so_late() {
+    let root = tempfile::tempdir().unwrap();
+    let tenant = played(&root.path().join("a"), &["one"], 500, 1000);
+    let arbiter = Arbiter::new(Settings { spin: false, ..Settings::default() });
+    arbiter.set_containers(&[container(root.path(), "a")]);
+    let account = || arbiter.accounts().all().remove(&("a".into(), "one".into())).unwrap_or_default();
+    // The card has worked for a tenth of its time, whatever anybody thinks.
+    let begun = monotonic_ns();
+    let mut told = begun;
+    let mut say = || {
+        let now = monotonic_ns();
+        let period = Period { begin: told, end: now, worked: (now - told) / 10 };
+        arbiter.hear(&BTreeMap::from([("one".to_owned(), vec![period])]));
+        told = now;
+    };
+    wait_for("it is told a tenth of two seconds, or less", || {
+        for _ in 0..50 {
+            tenant.submit(0);
+            std::thread::sleep(Duration::from_millis(1));
+            tenant.complete(0);
+        }
+        say();
+        monotonic_ns() - begun > 2_000_000_000
+    });
+    let (busy, passed) = (account().busy_ns, monotonic_ns() - begun);
+    assert!((passed / 20..passed / 7).contains(&busy), "{busy} of {passed}");
+    wait_for("nobody is waited for", || account().behind_ns < 50_000_000);
+    // A container that goes takes what is not told yet into its books, as charged.
+    tenant.submit(0);
+    tenant.complete(0);
+    arbiter.set_containers(&[]);
+    let booked = tenant.gate.gate(0).unwrap().booked().busy_ns;
+    assert!(booked >= busy, "{booked} and {busy}");
 }

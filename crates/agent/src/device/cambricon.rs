@@ -197,6 +197,7 @@ impl Provider for Cambricon {
             device: row.id(),
             memory: row.used,
             busy: row.busy,
+            periods: Vec::new(),
             processes: table
                 .processes
                 .iter()

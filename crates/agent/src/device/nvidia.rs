@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
 
 use divvy_core::device::{Device, DeviceKind, Health, Isolation, Link};
 use divvy_core::id::{DeviceId, Model};
 use divvy_core::units::Bytes;
 use nvml_wrapper::Nvml;
-use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, TopologyLevel};
-use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, Sampling, TopologyLevel};
+use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::struct_wrappers::device::Sample;
 
-use super::{Found, Part, Process, Provider, Seen, Settings, Sign, Trouble, Usage};
+use super::{Found, Part, Period, Process, Provider, Seen, Settings, Sign, Trouble, Usage};
 use crate::edits::ContainerEdits;
 
 mod errors;
@@ -255,11 +257,25 @@ impl Provider for Nvidia {
                 device: uuid.into(),
                 memory: Bytes(memory.used),
                 busy: card.utilization_rates().map_or(0, |u| u.gpu.min(100) * 10),
+                periods: if processes.is_empty() { Vec::new() } else { periods(&card) },
                 processes: processes.into_iter().map(|(pid, memory)| Process { pid, memory: Bytes(memory) }).collect(),
             });
         }
         Ok(all)
     }
+}
+
+/// How busy a card was lately. NVML keeps some seconds of it, and says nothing of cards in MIG mode.
+fn periods(card: &Card) -> Vec<Period> {
+    const LATELY: Duration = Duration::from_secs(3);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = u64::try_from(now.saturating_sub(LATELY).as_micros()).unwrap_or(0);
+    let samples = card.samples(Sampling::GpuUtilization, since).unwrap_or_default();
+    let period = |sample: Sample| match sample.value {
+        SampleValue::U32(percent) => Some(Period { end: sample.timestamp, busy: percent.min(100) * 10 }),
+        _ => None,
+    };
+    samples.into_iter().filter_map(period).collect()
 }
 
 /// `NVIDIA H200` is written `NVIDIA-H200`, as labels and KubeShare's users do.

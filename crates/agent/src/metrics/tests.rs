@@ -21,7 +21,13 @@ fn shown(emulate: bool) -> String {
     let account =
         Account { busy_ns: 1_500_000_000, memory: 1 << 20, utilisation: 250, refused: 2, ..Account::default() };
     let accounts = Accounts::from([((hold::account(&pod.uid, &"main".into()), "GPU-1".to_owned()), account)]);
-    let usage = [Usage { device: "GPU-1".into(), memory: Bytes::gib(2), busy: 400, processes: Vec::new() }];
+    let usage = [Usage {
+        device: "GPU-1".into(),
+        memory: Bytes::gib(2),
+        busy: 400,
+        periods: Vec::new(),
+        processes: Vec::new(),
+    }];
     let mut ledger = Ledger::default();
     if let Some(Ok(grant)) = &pod.grant {
         ledger.adopt(&pod.uid, &pod.pod, grant);

@@ -54,7 +54,8 @@ impl Tenant {
 
 fn card(id: &str, processes: &[(u32, u64)]) -> Vec<Usage> {
     let process = |&(pid, mib): &(u32, u64)| device::Process { pid, memory: Bytes(mib * MIB) };
-    vec![Usage { device: id.into(), memory: Bytes::ZERO, busy: 0, processes: processes.iter().map(process).collect() }]
+    let processes = processes.iter().map(process).collect();
+    vec![Usage { device: id.into(), memory: Bytes::ZERO, busy: 0, periods: Vec::new(), processes }]
 }
 
 #[test]
@@ -77,7 +78,9 @@ fn a_process_that_never_introduced_itself_is_told_once_it_was_seen_twice() {
         (Some(tenant.dir.path()), &What::Unmanaged { pid: 4242 })
     );
     assert_eq!(seen(&mut audit, tenant.here()), [], "once");
+    assert!(!audit.knows_all_on(&"G0".into()), "who knows what it does there");
     assert_eq!(seen(&mut audit, Whose::Elsewhere), [], "not our matter");
+    assert!(!audit.knows_all_on(&"G0".into()), "and whoever else that is");
     seen(&mut audit, Whose::Stranger);
     assert_eq!(seen(&mut audit, Whose::Stranger)[0].container, None);
 }
@@ -102,6 +105,7 @@ fn a_slot_that_names_a_neighbours_process_does_not_make_it_ones_own() {
     for _ in 0..3 {
         let found = audit.look(&all, || card("G0", &[(pid, 900)]), |_| neighbour.here());
         assert_eq!(found, [], "it is where the kernel says");
+        assert!(audit.knows_all_on(&"G0".into()));
     }
     assert_eq!(tenant.ledger.held_in_all(false_slot, 0), 0);
 }

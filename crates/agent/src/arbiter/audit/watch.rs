@@ -1,16 +1,20 @@
 //! The audit at work: looks again and again, and tells.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use divvy_limiter::{Ns, Period};
 use divvy_service::Stop;
+use divvy_shm::clock::monotonic_ns;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Audit, Finding, What, Whose};
 use crate::arbiter::registry::Identify;
 use crate::device::{Provider, Usage};
 use crate::events::Events;
+use crate::hold::Hold;
 use crate::node::Node;
 
 /// Time between two looks. Something has to be seen twice, so it is told within two of them.
@@ -51,9 +55,31 @@ pub fn usage(providers: &[Box<dyn Provider>]) -> Vec<Usage> {
     told.flat_map(Result::unwrap_or_default).collect()
 }
 
-/// Audits a node's containers until told to stop; findings are events on their pods.
+/// What devices with nobody unknown on them say about themselves, in the arbiter's time.
+pub fn periods(audit: &Audit, usage: &[Usage]) -> BTreeMap<String, Vec<Period>> {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let began = wall.saturating_sub(Duration::from_nanos(monotonic_ns()));
+    let moment = |end: u64| {
+        let since = Duration::from_micros(end).saturating_sub(began);
+        Ns::try_from(since.as_nanos()).unwrap_or(0)
+    };
+    let known = usage.iter().filter(|card| audit.knows_all_on(&card.device));
+    known
+        .map(|card| {
+            let periods = card.periods.windows(2).map(|pair| {
+                let (begin, end) = (moment(pair[0].end), moment(pair[1].end));
+                Period { begin, end, worked: end.saturating_sub(begin) / 1000 * u64::from(pair[1].busy.min(1000)) }
+            });
+            (card.device.to_string(), periods.collect())
+        })
+        .collect()
+}
+
+/// Audits a node's containers until told to stop; findings are events on their pods. What devices say about how busy they were goes to
+/// the arbiter.
 pub async fn run(
     node: Arc<Node>,
+    hold: Arc<Hold>,
     identify: Identify,
     events: Events,
     policy: Policy,
@@ -68,7 +94,7 @@ pub async fn run(
             changes.mark_unchanged();
             searched = Some(Instant::now());
         }
-        let looking = node.clone();
+        let (looking, meters) = (node.clone(), hold.clone());
         let (back, found) = tokio::task::spawn_blocking(move || {
             let (mut audit, identify, mut places) = tools;
             if search {
@@ -77,7 +103,13 @@ pub async fn run(
             let containers: Vec<PathBuf> = places.iter().map(|(.., dir)| dir.clone()).collect();
             // Who is in no container of ours is counted where devices are looked at.
             let whose = |pid| identify(pid).map_or(Whose::Elsewhere, Whose::Container);
-            let found = audit.look(&containers, || usage(&looking.providers), whose);
+            let mut said = Vec::new();
+            let ask = || {
+                said = usage(&looking.providers);
+                said.clone()
+            };
+            let found = audit.look(&containers, ask, whose);
+            meters.hear(&periods(&audit, &said));
             ((audit, identify, places), found)
         })
         .await?;
