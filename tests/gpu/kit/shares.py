@@ -120,7 +120,7 @@ class Stage:
             booked = [100 * self.arbiter.busy(t.name, begin, end) / (end - begin) for t in tenants]
             seen = [self.watch.share(t.pid, begin, end) for t in tenants]
             rates = [rate_of(s) for s in said]
-            full, turns = self.saturating(kinds), self.turns(tenants)
+            full, turns = self.saturating(kinds), self.turns(tenants, end)
             # Programs that wait for the CPU differ by a tenth from process to process: each is held against itself.
             alone = [self.book.value(f"native {kind}") or rate for kind, rate in zip(kinds, rates)] if full else self.each_alone(tenants, kinds)
             lone = [100 * rate / best for rate, best in zip(rates, alone)]
@@ -163,8 +163,8 @@ class Stage:
             ratios.append(100 * sums[True] / sums[False])
         return surely(ratios)
 
-    def turns(self, tenants):
-        last = [self.arbiter.last(t.name) for t in tenants]
+    def turns(self, tenants, moment):
+        last = [self.arbiter.at(t.name, moment) for t in tenants]
         return "chunks of " + slashes([a.get("chunk_units", 0) * a.get("unit_ns", 0) / 1000 for a in last]) + " us"
 
     def worst_second(self, tenants, asked, begin, end, hard):
@@ -224,7 +224,7 @@ class Stage:
 
         self.trial(case, seconds, what)
 
-    def metered(self, kind, seconds=5):
+    def metered(self, kind, seconds=6):
         """Alone and without a limit: what it is told it used, and for how much of the time the card's counters say it worked.
 
         Nobody else may be on the card, so that this ends whoever is there without the library.
@@ -236,6 +236,7 @@ class Stage:
                 tenant.end()
             self.arbiter.set({"a": (500, 1000)})
             _, begin, end = self.together(self.held[:1], [kind], seconds, counts=True)
+            end -= 1  # the card tells of tenths of a second, and of the last one it worked for a part only
             booked, counted = 100 * self.arbiter.busy("a", begin, end) / (end - begin), self.watch.card_share(begin, end)
             told = f"told {booked:.1f} %, the card's counters say {show(counted)}"
             # Not every card has such counters, and the fake driver has none.

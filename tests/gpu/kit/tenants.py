@@ -154,8 +154,9 @@ class Arbiter:
                 return
             time.sleep(0.02)
 
-    def last(self, name):
-        return self.books[-1][1].get(name, {}) if self.books else {}
+    def at(self, name, moment):
+        """A tenant's account as it was told last before a moment."""
+        return next((books.get(name, {}) for told, books in reversed(self.books) if told <= moment), {})
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
