@@ -169,14 +169,10 @@ impl Auditor {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        let mut said = Vec::new();
-        let ask = || {
-            said = audit::watch::usage(&self.providers);
-            said.clone()
-        };
-        let findings = self.audit.look(&self.containers, ask, |_| Whose::Stranger);
-        arbiter.hear(&audit::watch::periods(&self.audit, &said));
-        for finding in findings {
+        let everybody = |_| Whose::Stranger;
+        let (found, said) = audit::watch::look(&mut self.audit, &self.containers, &self.providers, everybody);
+        arbiter.hear(&said);
+        for finding in found {
             self.policy.apply(&finding);
             writeln!(io::stdout(), "{}", serde_json::json!({ "finding": finding, "says": finding.what.to_string() }))?;
         }

@@ -80,7 +80,7 @@ fn keep_busy(kubectl: &Kubectl, load: &Load<'_>, over: &AtomicBool) {
 }
 
 /// Busy time of every tenant of every card, by the MiB it allocated.
-fn busy(site: &Site) -> BTreeMap<u64, Duration> {
+pub(crate) fn busy(site: &Site) -> BTreeMap<u64, Duration> {
     let machine = Machine::open(&site.on_node("/run/fake-gpu"), None).unwrap();
     let cards = 0..machine.spec.cards.len();
     let tenants = cards.flat_map(|card| machine.tenants(Unit::card(card)));

@@ -49,14 +49,30 @@ impl Policy {
 }
 
 /// What the cards of all vendors say. One that cannot answer is left out.
-pub fn usage(providers: &[Box<dyn Provider>]) -> Vec<Usage> {
+fn usage(providers: &[Box<dyn Provider>]) -> Vec<Usage> {
     let answers = providers.iter().map(|p| p.usage());
     let told = answers.map(|a| a.inspect_err(|trouble| tracing::debug!(%trouble, "cannot see who uses devices")));
     told.flat_map(Result::unwrap_or_default).collect()
 }
 
+/// Looks once: what is new, and what devices say about themselves that the arbiter may believe.
+pub fn look(
+    audit: &mut Audit,
+    containers: &[PathBuf],
+    providers: &[Box<dyn Provider>],
+    whose: impl Fn(u32) -> Whose,
+) -> (Vec<Finding>, BTreeMap<String, Vec<Period>>) {
+    let mut said = Vec::new();
+    let ask = || {
+        said = usage(providers);
+        said.clone()
+    };
+    let found = audit.look(containers, ask, whose);
+    (found, periods(audit, &said))
+}
+
 /// What devices with nobody unknown on them say about themselves, in the arbiter's time.
-pub fn periods(audit: &Audit, usage: &[Usage]) -> BTreeMap<String, Vec<Period>> {
+fn periods(audit: &Audit, usage: &[Usage]) -> BTreeMap<String, Vec<Period>> {
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let began = wall.saturating_sub(Duration::from_nanos(monotonic_ns()));
     let moment = |end: u64| {
@@ -103,13 +119,8 @@ pub async fn run(
             let containers: Vec<PathBuf> = places.iter().map(|(.., dir)| dir.clone()).collect();
             // Who is in no container of ours is counted where devices are looked at.
             let whose = |pid| identify(pid).map_or(Whose::Elsewhere, Whose::Container);
-            let mut said = Vec::new();
-            let ask = || {
-                said = usage(&looking.providers);
-                said.clone()
-            };
-            let found = audit.look(&containers, ask, whose);
-            meters.hear(&periods(&audit, &said));
+            let (found, said) = look(&mut audit, &containers, &looking.providers, whose);
+            meters.hear(&said);
             ((audit, identify, places), found)
         })
         .await?;
