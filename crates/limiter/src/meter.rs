@@ -12,6 +12,8 @@ use crate::Ns;
 
 /// A card that has said nothing for so long is not waited for.
 const PATIENCE: Ns = 2_000_000_000;
+/// Readings are some tens of milliseconds apart. What a card says of a time so far after the last one is of another clock.
+const AHEAD: Ns = 1_000_000_000;
 
 /// The meter of one card.
 #[derive(Clone, Debug)]
@@ -74,10 +76,11 @@ impl Meter {
         }
     }
 
-    /// The card speaks. What it said before is not heard again.
+    /// The card speaks. What it said before is not heard again, and nothing is that has not been.
     pub fn hear(&mut self, said: Period) {
         let known = self.heard.unwrap_or(said.begin).max(said.begin);
-        if said.end <= known {
+        let is_to_come = self.read.is_none_or(|read| said.end > read.saturating_add(AHEAD));
+        if said.end <= known || is_to_come {
             return;
         }
         self.heard = Some(said.end);
@@ -234,6 +237,17 @@ mod tests {
         reader.hear(50);
         reader.hear(50);
         reader.meter.hear(Period { begin: 0, end: 300 * MS, worked: 300 * MS });
+        assert_eq!(reader.metered_ms(), [100]);
+    }
+
+    /// As after the wall clock was set back.
+    #[test]
+    fn what_is_said_of_the_future_does_not_stop_the_meter() {
+        let mut reader = heard(1);
+        let later = reader.now + 3_600_000 * MS;
+        reader.meter.hear(Period { begin: later, end: later + 200 * MS, worked: 200 * MS });
+        reader.read(10, &[20 * MS], false);
+        reader.hear(50);
         assert_eq!(reader.metered_ms(), [100]);
     }
 
