@@ -24,6 +24,7 @@ use divvy_limiter::{Period, Tuning};
 
 pub mod accounts;
 pub mod audit;
+mod books;
 mod card;
 pub mod groups;
 mod lookout;

@@ -45,6 +45,11 @@ impl Accounts {
         all.insert((container.to_owned(), device.to_owned()), account);
     }
 
+    pub(super) fn remove(&self, container: &str, device: &str) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.remove(&(container.to_owned(), device.to_owned()));
+    }
+
     pub(super) fn retain(&self, containers: &[Container]) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|(name, _), _| containers.iter().any(|c| c.name == *name));

@@ -1,23 +1,21 @@
 //! One group of cards and the thread that arbitrates it.
 
-use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use divvy_limiter::{Domain, Meter, Ns, Period, Seen, TenantId};
+use divvy_limiter::{Domain, Ns, Period, Seen, TenantId};
 use divvy_shm::clock::monotonic_ns;
-use divvy_shm::gate::{Booked, ChunkHint};
+use divvy_shm::gate::ChunkHint;
 
+use super::books::Books;
 use super::record::Record;
 use super::tenant::Tenant;
-use super::{Account, Accounts, Container, Settings};
+use super::{Accounts, Container, Settings};
 
 /// Time between two rounds of what need not be exact: heartbeats, books, changed grants.
 const ROUND: Ns = 20_000_000;
 /// The same while nobody does anything. Whoever begins is seen at the lookout's next look all the same.
 const IDLE_ROUND: Ns = 100_000_000;
-/// Utilisation is that of the last second.
-const WINDOW: Ns = 1_000_000_000;
 /// Below this, and where a core may be burnt, the thread spins rather than sleeps.
 const SPIN_BELOW: Ns = 60_000;
 
@@ -144,27 +142,21 @@ impl Card {
     }
 }
 
-/// A tenant's lane: which of its devices, which place it has on which card, its use of it over the last second, and what was last
-/// written down about it.
+/// A tenant's lane: which of its devices, and which card of the group that is.
 struct Lane {
     tenant: usize,
     device: usize,
     card: usize,
-    place: usize,
-    history: VecDeque<(Ns, Ns)>,
-    account: Option<Account>,
 }
 
 struct Group {
     devices: Vec<String>,
     settings: Settings,
-    accounts: Accounts,
+    books: Books,
     domain: Domain,
     tenants: Vec<(Tenant, TenantId)>,
     lanes: Vec<Lane>,
     seen: Vec<Seen>,
-    /// By card: its meter, and whether somebody was held back there since it was last read.
-    meters: Vec<(Meter, bool)>,
     record: Option<Record>,
     rounded: Option<Ns>,
 }
@@ -174,14 +166,14 @@ impl Group {
         let domain = Domain::new(devices.len(), settings.tuning);
         let (tenants, lanes, seen) = (Vec::new(), Vec::new(), Vec::new());
         let record = settings.record.as_deref().and_then(|path| Record::begin(path, &devices));
-        Group { devices, settings, accounts, domain, tenants, lanes, seen, meters: Vec::new(), record, rounded: None }
+        let books = Books::new(accounts);
+        Group { devices, settings, books, domain, tenants, lanes, seen, record, rounded: None }
     }
 
     /// What a device says about itself.
     fn hear(&mut self, device: &str, said: &[Period]) {
-        let card = self.devices.iter().position(|id| id == device);
-        if let Some((meter, _)) = card.and_then(|card| self.meters.get_mut(card)) {
-            said.iter().for_each(|period| meter.hear(*period));
+        if let Some(card) = self.devices.iter().position(|id| id == device) {
+            self.books.hear(card, said);
         }
     }
 
@@ -191,6 +183,7 @@ impl Group {
         for (tenant, _) in &self.tenants {
             if containers.iter().all(|c| c.name != tenant.name) {
                 tenant.open_all();
+                self.books.forget(tenant);
             }
         }
         self.tenants.clear();
@@ -205,8 +198,7 @@ impl Group {
             }
         }
         self.seen = vec![Seen::default(); self.lanes.len()];
-        let on = |card: usize| self.lanes.iter().filter(|lane| lane.card == card).count();
-        self.meters = (0..self.devices.len()).map(|card| (Meter::new(on(card)), false)).collect();
+        self.books.begin(self.devices.len(), self.lanes.iter().map(|lane| lane.card));
         self.rounded = None;
     }
 
@@ -217,10 +209,7 @@ impl Group {
         let cards: Vec<usize> = on.iter().map(|&(_, card)| card).collect();
         let id = self.domain.add(tenant.shares(), &cards);
         let index = self.tenants.len();
-        for (device, card) in on {
-            let place = self.lanes.iter().filter(|lane| lane.card == card).count();
-            self.lanes.push(Lane { tenant: index, device, card, place, history: VecDeque::new(), account: None });
-        }
+        self.lanes.extend(on.into_iter().map(|(device, card)| Lane { tenant: index, device, card }));
         self.tenants.push((tenant, id));
     }
 
@@ -254,11 +243,13 @@ impl Group {
             *seen = self.tenants[lane.tenant].0.look(lane.device);
         }
         let outcome = self.domain.step(now, &self.seen);
-        for (lane, directive) in self.lanes.iter().zip(self.domain.directives()) {
+        for (at, (lane, directive)) in self.lanes.iter().zip(self.domain.directives()).enumerate() {
             let tenant = &mut self.tenants[lane.tenant].0;
             let open = if tenant.is_broken() { static_turn(now, tenant.shares().request) } else { directive.open };
             tenant.set_gate(lane.device, open);
-            self.meters[lane.card].1 |= !open;
+            if !open {
+                self.books.held_back(at);
+            }
             let hint = ChunkHint { units: directive.chunk_units, cost_ns: directive.unit_ns };
             tenant.set_hint(lane.device, hint);
         }
@@ -286,70 +277,22 @@ impl Group {
 
     /// Reads the meters and writes down what they say.
     fn book(&mut self, now: Ns) {
-        for (card, (meter, held_back)) in self.meters.iter_mut().enumerate() {
-            let here = self.lanes.iter().zip(self.domain.directives()).filter(|(lane, _)| lane.card == card);
-            meter.read(now, here.map(|(_, directive)| directive.charged), std::mem::take(held_back));
-        }
+        self.books.read(now, &self.domain);
         self.write_down(now);
     }
 
-    /// Nothing more is waited for: what was charged and never told by the card stands.
+    /// Nothing more is waited for.
     fn close_books(&mut self, now: Ns) {
-        self.book(now);
-        self.meters.iter_mut().for_each(|(meter, _)| meter.close());
+        self.books.read(now, &self.domain);
+        self.books.close();
         self.write_down(now);
     }
 
     fn write_down(&mut self, now: Ns) {
-        for (lane, directive) in self.lanes.iter_mut().zip(self.domain.directives()) {
-            let tenant = &self.tenants[lane.tenant].0;
-            let meter = &self.meters[lane.card].0;
-            let (until, metered) = (meter.until(lane.place), meter.metered()[lane.place]);
-            match lane.history.back_mut() {
-                Some((last, used)) if *last == until => *used = metered,
-                _ => lane.history.push_back((until, metered)),
-            }
-            while lane.history.len() > 2
-                && lane.history.get(1).is_some_and(|(at, _)| until.saturating_sub(*at) >= WINDOW)
-            {
-                lane.history.pop_front();
-            }
-            let since = Booked {
-                busy_ns: metered,
-                throttled_ns: directive.throttled,
-                turns: directive.turns,
-                utilisation: utilisation(&lane.history),
-            };
-            let booked = tenant.booked(lane.device, since);
-            let account = Account {
-                busy_ns: booked.busy_ns,
-                behind_ns: now.saturating_sub(until),
-                throttled_ns: booked.throttled_ns,
-                turns: booked.turns,
-                utilisation: booked.utilisation,
-                unit_ns: directive.unit_ns,
-                chunk_units: directive.chunk_units,
-                memory: tenant.memory(lane.device),
-                refused: tenant.refused(lane.device),
-                broken: tenant.is_broken(),
-            };
-            if lane.account.as_ref() == Some(&account) {
-                continue;
-            }
-            tenant.book(lane.device, booked);
-            if let Some(device) = tenant.config.devices.get(lane.device) {
-                self.accounts.set(&tenant.name, &device.id, account.clone());
-                lane.account = Some(account);
-            }
-        }
+        let whose = |lane: &Lane| (&self.tenants[lane.tenant].0, lane.device);
+        let all = self.lanes.iter().map(whose).zip(self.domain.directives());
+        self.books.write(now, all.map(|((tenant, device), directive)| (tenant, device, directive)));
     }
-}
-
-/// Thousandths of the time the history covers.
-fn utilisation(history: &VecDeque<(Ns, Ns)>) -> u32 {
-    let (Some(first), Some(last)) = (history.front(), history.back()) else { return 0 };
-    let (time, used) = (last.0.saturating_sub(first.0), last.1.saturating_sub(first.1));
-    used.saturating_mul(1000).checked_div(time).map_or(0, |part| u32::try_from(part).unwrap_or(1000).min(1000))
 }
 
 /// A tenant that damaged its own ledger cannot be watched any more: it gets its request of every tenth of a second, blindly.

@@ -225,6 +225,9 @@ fn gm_24_a_container_that_is_gone_leaves_no_record_and_its_gate_open() {
     arbiter.set_containers(&all[1..]);
     wait_for("only one is left", || arbiter.accounts().all().keys().all(|(name, _)| name == "b"));
     wait_for("nobody is held for a neighbour that is gone", || tenants.iter().all(|t| t.is_open(0)));
+    let accounts = arbiter.accounts();
+    drop(arbiter);
+    assert!(accounts.all().keys().all(|(name, _)| name == "b"), "nor does its record come back: {accounts:?}");
 }
 
 #[test]
