@@ -154,6 +154,14 @@ pub fn map_shared(file: &File, size: usize) -> io::Result<*mut u8> {
     if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at.cast()) }
 }
 
+/// Whether a process was stopped by a signal, as far as we can see it.
+#[must_use]
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, in brackets, may have brackets of its own.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
 /// The inode of this process's pid namespace, 0 where /proc does not tell.
 #[must_use]
 pub fn pid_namespace() -> u64 {
@@ -166,6 +174,23 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
     use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_stopped_process_is_told_from_one_that_sleeps() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = libc::pid_t::try_from(child.id()).unwrap();
+        assert!(!is_stopped(child.id()));
+        // SAFETY: a signal to a child of ours.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !is_stopped(child.id()) {
+            assert!(Instant::now() < deadline, "it is stopped, and nobody sees it");
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_stopped(child.id()), "nor is one that is gone");
+    }
 
     #[test]
     fn a_wait_ends_at_its_deadline_or_when_the_value_differs() {

@@ -106,6 +106,10 @@ impl Machine {
         self.owner(index).is_some()
     }
 
+    pub(super) fn is_stopped(&self, index: usize) -> bool {
+        self.owner(index).is_some_and(sys::is_stopped)
+    }
+
     /// The processes that have a context on the unit.
     #[must_use]
     pub fn tenants(&self, unit: Unit) -> Vec<Tenant> {

@@ -5,7 +5,8 @@
 //! of the simulation after the fact, and the shares are exact however loaded the host is.
 //!
 //! An owner gives its turn up when it has nothing to run, or at the end of its slice if somebody waits. Turns go round by seat.
-//! If an owner is stopped, dead or just late, any waiter ends its turn for it, at the time it should have ended.
+//! If an owner is stopped, dead or just late, any waiter ends its turn for it, at the time it should have ended. One that is stopped
+//! is out of the line until it goes on: it could not use its turns, and the others would pay for them.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -154,6 +155,11 @@ impl Machine {
         let (Some(owner), Some(end)) = (turn.owner, self.slice_end(unit, turn)) else { return };
         if now >= end + GRACE && self.end_turn(unit, turn, end) {
             self.account(unit, owner).lost_turn_at.store(end, SeqCst);
+            if self.is_stopped(owner) {
+                self.layout.units[unit.0].waiting[owner / 64].fetch_and(!(1 << (owner % 64)), SeqCst);
+                // Heard when it goes on, or now if it has just done so: it asks again.
+                self.layout.slots[owner].ring();
+            }
         }
     }
 
