@@ -1,23 +1,25 @@
 // What a boundary between two chunks costs: a stream write and a stream wait in one call, as the library puts them there, on a page of
 // the host. Told alone, and beside a program that waits at its gate with work queued. In microseconds: of the GPU, and of the CPU.
+// boundary forms: the same of one operation alone, of both the other way round, and of a wait for a word of 64 bits.
 #include "spin.h"
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 enum { KERNELS = 200, US = 50, ROUNDS = 7 };
-typedef struct { volatile uint32_t go, gate, closed, completed, step; } Page;
+typedef struct { volatile uint32_t go, gate, closed, completed, step; volatile uint64_t wide_gate; } Page;
+typedef enum { NOTHING, BOTH, WRITE, WAIT, TURNED_ROUND, WIDE } Form;
 static Page *page;
 static CUfunction spin;
 static CUstream stream;
 
-static CUstreamBatchMemOpParams operation(unsigned what, volatile uint32_t *word, uint32_t value) {
+static CUstreamBatchMemOpParams operation(unsigned what, volatile void *word, uint32_t value) {
   CUstreamBatchMemOpParams made;
   memset(&made, 0, sizeof made);
-  made.write.operation = what; // 1: wait, 2: write
+  made.write.operation = what; // 1: wait, 2: write, 4: wait for 64 bits
   made.write.address = (CUdeviceptr)(uintptr_t)word;
   made.write.value = value;
-  made.write.flags = what == 1; // a wait for what is equal. The driver refuses writes that are no memory barrier.
+  made.write.flags = what != 2; // a wait for what is equal. The driver refuses writes that are no memory barrier.
   return made;
 }
 
@@ -38,14 +40,26 @@ static void set_up(void) {
 static void step(uint32_t n) { page->step = n; }
 static void await_step(uint32_t n) { while (page->step < n) usleep(1000); }
 
-// Kernels that begin together, with or without a boundary before each: seconds of the GPU, and of the CPU to submit them.
-static void series(int boundaries, double *gpu, double *cpu) {
+// The operations of a boundary, and how many they are.
+static unsigned boundary(Form form, uint32_t completed, CUstreamBatchMemOpParams *made) {
+  CUstreamBatchMemOpParams write = operation(2, &page->completed, completed), wait = operation(1, &page->gate, 1);
+  unsigned count = 0;
+  if (form == TURNED_ROUND) made[count++] = wait;
+  if (form == BOTH || form == WRITE || form == TURNED_ROUND || form == WIDE) made[count++] = write;
+  if (form == BOTH || form == WAIT) made[count++] = wait;
+  if (form == WIDE) made[count++] = operation(4, &page->wide_gate, 1);
+  return count;
+}
+
+// Kernels that begin together, with a boundary before each: seconds of the GPU, and of the CPU to submit them.
+static void series(Form form, double *gpu, double *cpu) {
   page->go = 0;
   wait_for(&page->go);
   double begun = now_seconds();
   for (uint32_t i = 0; i < KERNELS; i++) {
-    CUstreamBatchMemOpParams both[] = {operation(2, &page->completed, i), operation(1, &page->gate, 1)};
-    if (boundaries) MUST(cuStreamBatchMemOp_v2(stream, 2, both, 0));
+    CUstreamBatchMemOpParams operations[2];
+    unsigned count = boundary(form, i, operations);
+    if (count) MUST(cuStreamBatchMemOp_v2(stream, count, operations, 0));
     MUST(launch_spin(spin, US, stream));
   }
   double submitted = now_seconds();
@@ -55,19 +69,19 @@ static void series(int boundaries, double *gpu, double *cpu) {
   *gpu = now_seconds() - submitted;
 }
 
-static void tell(const char *when) {
+static void tell(const char *what, Form form) {
   double best[2][2] = {{1e9, 1e9}, {1e9, 1e9}};
   for (int round = 0; round < ROUNDS; round++)
-    for (int boundaries = 0; boundaries < 2; boundaries++) {
+    for (int with = 0; with < 2; with++) {
       double gpu, cpu;
-      series(boundaries, &gpu, &cpu);
-      if (gpu < best[boundaries][0]) best[boundaries][0] = gpu;
-      if (cpu < best[boundaries][1]) best[boundaries][1] = cpu;
+      series(with ? form : NOTHING, &gpu, &cpu);
+      if (gpu < best[with][0]) best[with][0] = gpu;
+      if (cpu < best[with][1]) best[with][1] = cpu;
     }
-  printf("%s %.2f %.2f\n", when, (best[1][0] - best[0][0]) / KERNELS * 1e6, (best[1][1] - best[0][1]) / KERNELS * 1e6);
+  printf("%s %.2f %.2f\n", what, (best[1][0] - best[0][0]) / KERNELS * 1e6, (best[1][1] - best[0][1]) / KERNELS * 1e6);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   pid_t other = fork();
   if (!other) {
@@ -82,11 +96,18 @@ int main(void) {
     _exit(0);
   }
   page->gate = 1;
+  page->wide_gate = 1;
   set_up();
-  tell("alone");
+  tell("alone", BOTH);
+  if (argc > 1 && !strcmp(argv[1], "forms")) {
+    tell("write", WRITE);
+    tell("wait", WAIT);
+    tell("turned-round", TURNED_ROUND);
+    tell("wide", WIDE);
+  }
   step(1);
   await_step(2);
-  tell("beside");
+  tell("beside", BOTH);
   page->closed = 1;
   step(3);
   int status;
