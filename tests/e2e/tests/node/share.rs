@@ -80,13 +80,14 @@ fn a_container_that_nobody_holds_back_is_told_what_its_card_counts() {
     let mut work = || assert!(program.tell("spin spin_us_300 1 1").starts_with("ok"));
     // The meter goes on by the second or so. What it says just then is compared with what the card has counted.
     let fresh = |work: &mut dyn FnMut()| {
-        let before = told(&site, "thinks");
+        let (before, since) = (told(&site, "thinks"), Instant::now());
         loop {
             work();
             let now = told(&site, "thinks");
             if now != before {
                 return (now, busy(&site)[&MARK].as_secs_f64(), Instant::now());
             }
+            assert!(since.elapsed() < SOON, "the meter stands still at {before} s");
         }
     };
     let (mut begin, mut seen) = (fresh(&mut work), Vec::new());
