@@ -1,19 +1,24 @@
 // What a boundary between two chunks costs: a stream write and a stream wait in one call, as the library puts them there, on a page of
-// the host. Told alone, and beside a program that waits at its gate with work queued. In microseconds: of the GPU, and of the CPU.
-// boundary forms: the same of one operation alone, of both the other way round, and of a wait for a word of 64 bits.
+// the host; the gate is on another, which is only read, as a container's is. Told alone, and beside a program that waits at its gate
+// with work queued. In microseconds: of the GPU, and of the CPU.
+// boundary forms: the same of one operation alone, of both the other way round, in two calls, of a wait for a word of 64 bits, and with
+// the write on a stream at the side, which waits for an event.
 #include "spin.h"
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 enum { KERNELS = 200, US = 50, ROUNDS = 7 };
-typedef struct { volatile uint32_t go, gate, closed, completed, step; volatile uint64_t wide_gate; } Page;
-typedef enum { NOTHING, BOTH, WRITE, WAIT, TURNED_ROUND, WIDE } Form;
+typedef struct { volatile uint32_t go, closed, completed, step; } Page;
+typedef struct { volatile uint32_t gate; volatile uint64_t wide_gate; } Gates;
+typedef enum { NOTHING, BOTH, WRITE, WAIT, TURNED_ROUND, WIDE, TWO_CALLS, AT_THE_SIDE } Form;
 static Page *page;
+static const Gates *gates;
 static CUfunction spin;
-static CUstream stream;
+static CUstream stream, side;
+static CUevent event;
 
-static CUstreamBatchMemOpParams operation(unsigned what, volatile void *word, uint32_t value) {
+static CUstreamBatchMemOpParams operation(unsigned what, const volatile void *word, uint32_t value) {
   CUstreamBatchMemOpParams made;
   memset(&made, 0, sizeof made);
   made.write.operation = what; // 1: wait, 2: write, 4: wait for 64 bits
@@ -31,8 +36,11 @@ static void wait_for(volatile uint32_t *word) {
 static void set_up(void) {
   begin(0);
   MUST(cuMemHostRegister_v2(page, 4096, 2)); // seen by the device
+  MUST(cuMemHostRegister_v2((void *)gates, 4096, 2 | 8)); // and this one only read
   spin = spin_kernel();
   MUST(cuStreamCreate(&stream, 1));
+  MUST(cuStreamCreate(&side, 1));
+  MUST(cuEventCreate(&event, 2));
   for (int i = 0; i < 20; i++) MUST(launch_spin(spin, US, stream));
   MUST(cuStreamSynchronize(stream));
 }
@@ -40,15 +48,31 @@ static void set_up(void) {
 static void step(uint32_t n) { page->step = n; }
 static void await_step(uint32_t n) { while (page->step < n) usleep(1000); }
 
-// The operations of a boundary, and how many they are.
-static unsigned boundary(Form form, uint32_t completed, CUstreamBatchMemOpParams *made) {
-  CUstreamBatchMemOpParams write = operation(2, &page->completed, completed), wait = operation(1, &page->gate, 1);
-  unsigned count = 0;
-  if (form == TURNED_ROUND) made[count++] = wait;
-  if (form == BOTH || form == WRITE || form == TURNED_ROUND || form == WIDE) made[count++] = write;
-  if (form == BOTH || form == WAIT) made[count++] = wait;
-  if (form == WIDE) made[count++] = operation(4, &page->wide_gate, 1);
-  return count;
+static void put(CUstream where, unsigned count, CUstreamBatchMemOpParams *operations) {
+  MUST(cuStreamBatchMemOp_v2(where, count, operations, 0));
+}
+
+static void boundary(Form form, uint32_t completed) {
+  CUstreamBatchMemOpParams write = operation(2, &page->completed, completed), wait = operation(1, &gates->gate, 1);
+  CUstreamBatchMemOpParams both[] = {write, wait}, turned_round[] = {wait, write}, wide[] = {write, operation(4, &gates->wide_gate, 1)};
+  switch (form) {
+  case NOTHING: break;
+  case BOTH: put(stream, 2, both); break;
+  case WRITE: put(stream, 1, &write); break;
+  case WAIT: put(stream, 1, &wait); break;
+  case TURNED_ROUND: put(stream, 2, turned_round); break;
+  case WIDE: put(stream, 2, wide); break;
+  case TWO_CALLS:
+    put(stream, 1, &write);
+    put(stream, 1, &wait);
+    break;
+  case AT_THE_SIDE:
+    MUST(cuEventRecord(event, stream));
+    MUST(cuStreamWaitEvent(side, event, 0));
+    put(side, 1, &write);
+    put(stream, 1, &wait);
+    break;
+  }
 }
 
 // Kernels that begin together, with a boundary before each: seconds of the GPU, and of the CPU to submit them.
@@ -57,9 +81,7 @@ static void series(Form form, double *gpu, double *cpu) {
   wait_for(&page->go);
   double begun = now_seconds();
   for (uint32_t i = 0; i < KERNELS; i++) {
-    CUstreamBatchMemOpParams operations[2];
-    unsigned count = boundary(form, i, operations);
-    if (count) MUST(cuStreamBatchMemOp_v2(stream, count, operations, 0));
+    boundary(form, i);
     MUST(launch_spin(spin, US, stream));
   }
   double submitted = now_seconds();
@@ -67,6 +89,7 @@ static void series(Form form, double *gpu, double *cpu) {
   MUST(cuStreamSynchronize(stream));
   *cpu = submitted - begun;
   *gpu = now_seconds() - submitted;
+  MUST(cuStreamSynchronize(side));
 }
 
 static void tell(const char *what, Form form) {
@@ -83,6 +106,12 @@ static void tell(const char *what, Form form) {
 
 int main(int argc, char **argv) {
   page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int file = memfd_create("gates", 0);
+  if (file < 0 || ftruncate(file, 4096)) return 1;
+  Gates *opened = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  gates = mmap(NULL, 4096, PROT_READ, MAP_SHARED, file, 0);
+  opened->gate = 1;
+  opened->wide_gate = 1;
   pid_t other = fork();
   if (!other) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -95,8 +124,6 @@ int main(int argc, char **argv) {
     MUST(cuStreamSynchronize(stream));
     _exit(0);
   }
-  page->gate = 1;
-  page->wide_gate = 1;
   set_up();
   tell("alone", BOTH);
   if (argc > 1 && !strcmp(argv[1], "forms")) {
@@ -104,6 +131,8 @@ int main(int argc, char **argv) {
     tell("wait", WAIT);
     tell("turned-round", TURNED_ROUND);
     tell("wide", WIDE);
+    tell("two-calls", TWO_CALLS);
+    tell("at-the-side", AT_THE_SIDE);
   }
   step(1);
   await_step(2);

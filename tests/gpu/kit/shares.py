@@ -16,7 +16,8 @@ GPU_BOUND = ("mm", "graph", "long")
 SETTLE = 0.7  # seconds at the beginning of a run that are not judged
 PAIRS = 40  # native and held, one after the other
 COST_RUNS = 5  # processes, each of many pairs of its own
-ROUNDS = int(os.environ.get("ROUNDS", "12"))  # unmanaged and shared, one after the other, of 0.7 s each
+ROUNDS = int(os.environ.get("ROUNDS", "12"))  # at least so many, of unmanaged and shared one after the other, of 0.7 s each
+MOST_ROUNDS, CLEAR = 30, 3.0  # more of them until the median is known within so many percent
 FULL = 102.0  # percent of alone: who is no faster in all without Divvy than alone has the card as its bottleneck
 
 
@@ -41,10 +42,13 @@ class Stage:
     def wanted(self, case, seconds):
         if self.book.has(case) or (self.only and not any(word in case for word in self.only)):
             return False
-        if time.monotonic() + seconds + 6 > self.deadline:
+        if not self.has_time(seconds):
             print(f"   left out for lack of time: {case}", flush=True)
             return False
         return True
+
+    def has_time(self, seconds):
+        return time.monotonic() + seconds + 6 <= self.deadline
 
     def together(self, tenants, kinds, seconds, spans=(), counts=False):
         """Runs loops at the same time; what each said, and the window that is judged."""
@@ -147,13 +151,14 @@ class Stage:
         return all(kind in GPU_BOUND for kind in kinds) or (known is not None and known <= FULL)
 
     def interleaved(self, tenants, kinds):
-        """All together under the arbiter, in percent of without: the median of many short rounds, and between which values it surely
-        is. Programs that wait for the CPU are faster and slower by a tenth from second to second."""
+        """All together under the arbiter, in percent of without: the median of many short rounds, between which values it surely is,
+        and the number of rounds. Programs that wait for the CPU are faster and slower by a tenth from second to second: they take more
+        rounds, as many as make the answer clear, whatever it is."""
         free, ratios = self.free[:len(kinds)], []
         for tenant, kind in zip(free, kinds):
             tenant.prepare(kind)
-        for round in range(ROUNDS):
-            sums = {}
+        while len(ratios) < ROUNDS or (len(ratios) < MOST_ROUNDS and not clear(ratios) and self.has_time(2)):
+            round, sums = len(ratios), {}
             for held in (round % 2 == 0, round % 2 != 0):  # who goes first alternates
                 at = time.monotonic() + 0.05
                 for tenant, kind in zip(tenants if held else free, kinds):
@@ -161,7 +166,7 @@ class Stage:
                 said = [tenant.hear(30) for tenant in (tenants if held else free)]
                 sums[held] = self.progress(kinds, [rate_of(s) for s in said])
             ratios.append(100 * sums[True] / sums[False])
-        return surely(ratios)
+        return *surely(ratios), len(ratios)
 
     def turns(self, tenants, moment):
         last = [self.arbiter.at(t.name, moment) for t in tenants]
@@ -193,9 +198,9 @@ class Stage:
             short = min(l - (a / 10 - 2) for l, a in zip(lone, asked))
             self.book.add(case, told, "each at least its request - 2 points of its lone rate", short >= 0)
         if together is not None:
-            middle, low, high = together
+            middle, low, high, rounds = together
             least = 99 if full else 98
-            told = f"{middle:.1f} % of unmanaged in the median of {ROUNDS} rounds, surely {low:.1f} to {high:.1f}"
+            told = f"{middle:.1f} % of unmanaged in the median of {rounds} rounds, surely {low:.1f} to {high:.1f}"
             # Where the card is the bottleneck rounds are alike; elsewhere it fails if it is surely less.
             promise, holds = (f">= {least} %", (middle if full else high) >= least) if sum_asked else ("", None)
             self.book.add(case + ", sum", told, promise, holds)
@@ -377,6 +382,11 @@ def surely(values):
     rank = lambda r: values[min(len(values) - 1, max(0, round(r)))]
     middle = (len(values) - 1) / 2
     return statistics.median(values), rank(middle - off), rank(middle + off)
+
+
+def clear(ratios):
+    _, low, high = surely(ratios)
+    return high - low <= CLEAR
 
 
 def parts_of(values):
