@@ -8,6 +8,11 @@ const HELD_UP: Ns = 50_000;
 /// So does one whose queue takes this long: it is held up when it comes to its end.
 const FAR_BEHIND: Ns = 1_000_000;
 
+/// A card leaves a program that does not end for others after this time.
+pub(crate) const SLICE: Ns = 2_000_000;
+/// The end of a kernel is not waited for any longer than this.
+const LONGEST_END: Ns = 50_000_000;
+
 /// One tenant on one card.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
@@ -23,6 +28,8 @@ pub(crate) struct Lane {
     pub(crate) still: Ns,
     /// Time since it last submitted anything.
     pub(crate) silent: Ns,
+    /// Time since its gate closed.
+    pub(crate) closed: Ns,
     /// What it would have done in the last stretch and what it would have left to do, had it had the card to itself.
     pub(crate) done_if_alone: Ns,
     pub(crate) left_if_alone: Ns,
@@ -59,6 +66,7 @@ impl Lane {
             works: false,
             still: 0,
             silent: 0,
+            closed: 0,
             done_if_alone: 0,
             left_if_alone: 0,
             throttled: 0,
@@ -104,6 +112,14 @@ impl Lane {
     /// What the largest chunk that can be in flight takes, as far as known.
     pub(crate) fn longest_chunk_time(&self) -> Ns {
         self.account.cost.get().unwrap_or(0).saturating_mul(u64::from(self.largest_chunk()))
+    }
+
+    /// A kernel that a card would do in several slices runs on behind its closed gate, and should end soon.
+    pub(crate) fn ends_a_long_kernel(&self) -> bool {
+        let takes = self.account.cost.firm().unwrap_or(0);
+        let soon = takes.saturating_sub(self.account.paid) < LONGEST_END;
+        let late = self.closed >= takes.saturating_add(takes / 2).min(LONGEST_END);
+        !self.open && self.account.in_flight > 0 && takes > SLICE && soon && !late
     }
 
     /// A long chunk of it is running behind its closed gate: it needs no turn to go on.

@@ -53,6 +53,10 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
         }
     }
     for tenant in domain.tenants.iter_mut().filter(|t| !t.gone) {
+        if tenant.owner && tenant.lanes.iter().any(|&lane| !domain.lanes[lane].open) {
+            // It has the card when a long kernel of somebody else's has ended.
+            (tenant.turn_began, tenant.last_moved) = (now, now);
+        }
         let (mut work, mut full, mut wait) = (false, false, false);
         for &lane in &tenant.lanes {
             let lane = &mut domain.lanes[lane];
@@ -174,21 +178,34 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
         }
     }
     let timed = timed_for_their_limits(domain, &contended, now);
-    for i in 0..domain.lanes.len() {
-        let tenant = &domain.tenants[domain.lanes[i].tenant];
-        let must_own = tenant.lanes.iter().any(|&lane| {
-            let card = domain.lanes[lane].device;
-            contended[card] && !domain.slack[card].is_there()
-        });
-        let yields = tenant.grievance <= 0
-            && tenant
-                .lanes
-                .iter()
-                .map(|&lane| domain.lanes[lane].device)
-                .any(|card| contended[card] && domain.slack[card].yields());
-        let open = !tenant.gone && tenant.bucket.allows() && (tenant.owner || !must_own) && !yields;
-        let open = open && !timed[domain.lanes[i].tenant];
-        domain.lanes[i].set_gate(open);
+    let open: Vec<bool> = domain
+        .lanes
+        .iter()
+        .map(|lane| {
+            let tenant = &domain.tenants[lane.tenant];
+            let cards = || tenant.lanes.iter().map(|&lane| domain.lanes[lane].device);
+            let must_own = cards().any(|card| contended[card] && !domain.slack[card].is_there());
+            let yields = tenant.grievance <= 0 && cards().any(|card| contended[card] && domain.slack[card].yields());
+            let open = !tenant.gone && tenant.bucket.allows() && (tenant.owner || !must_own) && !yields;
+            open && !timed[lane.tenant]
+        })
+        .collect();
+    set_gates(domain, &open);
+}
+
+/// First those that close: whoever comes next begins when a long kernel that runs on behind them has ended. A card would do a slice of
+/// the one and a slice of the other, and lose a millisecond over it that neither of them had.
+fn set_gates(domain: &mut Domain, open: &[bool]) {
+    for (lane, _) in domain.lanes.iter_mut().zip(open).filter(|(_, open)| !**open) {
+        lane.set_gate(false);
+    }
+    let is_taken: Vec<bool> =
+        domain.cards.iter().map(|lanes| lanes.iter().any(|&lane| domain.lanes[lane].ends_a_long_kernel())).collect();
+    for i in (0..domain.lanes.len()).filter(|&i| open[i]) {
+        let lanes = || domain.tenants[domain.lanes[i].tenant].lanes.iter().map(|&lane| &domain.lanes[lane]);
+        // A kernel of its own that runs on is no reason to wait.
+        let waits = lanes().any(|lane| !lane.open && is_taken[lane.device] && !lane.ends_a_long_kernel());
+        domain.lanes[i].set_gate(!waits);
     }
 }
 

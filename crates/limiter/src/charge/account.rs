@@ -1,7 +1,7 @@
 //! A tenant's account on a card: what it was charged, what runs of it, and what is known about its costs.
 
 use crate::cost::UnitCost;
-use crate::lane::Lane;
+use crate::lane::{Lane, SLICE};
 use crate::{Ns, Seen};
 
 /// How long a chunk in flight of unknown cost is believed in.
@@ -11,8 +11,6 @@ const WINDOW: Ns = 4_000_000;
 
 /// Who submitted something so long ago still submits.
 const RECENT: Ns = 100_000;
-/// A card leaves a program that does not end for others after this time.
-pub(super) const SLICE: Ns = 2_000_000;
 /// It looks at the next one's gate no sooner than this after it has left the last one.
 const GATE_SEEN: Ns = 100_000;
 /// So many chunks of each of its streams make a measurement.
@@ -43,7 +41,7 @@ pub(crate) struct Account {
     /// What it paid since its last completion for time in which nobody can tell whether it ran.
     pub(super) speculated: Ns,
     /// Paid since its last completion.
-    pub(super) paid: Ns,
+    pub(crate) paid: Ns,
     /// Time with work, and what was completed in it.
     pub(super) window: (Ns, u32),
     /// A measurement under way: it has been alone on the card, with full chunks queued.

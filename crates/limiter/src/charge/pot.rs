@@ -1,8 +1,8 @@
 //! The pot: time of which nobody saw whose it was, and how it is shared out.
 
 use super::Books;
-use super::account::{Alone, Claim, InPot, SLICE};
-use crate::lane::Lane;
+use super::account::{Alone, Claim, InPot};
+use crate::lane::{Lane, SLICE};
 use crate::{Ns, Seen};
 
 /// A chunk in flight behind a closed gate that took less than this of so many pots (in thousandths) is taken not to run at all: it
