@@ -1,5 +1,6 @@
-//! Random programs on the modelled card of the tests, always the same ones: how far pairs are from the shares they asked for, by how
-//! much lone programs pass their limits, and how far what is booked for lone ones without a limit is from what they had.
+//! Random programs on the modelled card of the tests, always the same ones: how far pairs are from the shares they asked for, with one
+//! stream each and with several, by how much lone programs pass their limits, and how far what is booked for lone ones without a limit
+//! is from what they had.
 //! `cargo run --release -p divvy-limiter --example random [how many of each]`
 #![allow(clippy::print_stdout, clippy::cast_precision_loss, reason = "a table for people")]
 
@@ -68,6 +69,18 @@ fn alone(program: Program) -> Card {
     run(Card::new(Tuning::default()).unmanaged(), &[(500, 1000, program)])
 }
 
+/// How far the first of a pair is from its request, in points of their speeds. `None` if one of them does not fill the card.
+fn missed_by(request: u32, one: Program, other: Program) -> Option<f64> {
+    let lone = [alone(one), alone(Program { from: 0, ..other })];
+    if lone.iter().any(|card| card.shares(SEC, SECONDS * SEC)[0] <= FILLS) {
+        return None;
+    }
+    let card = managed(&[(request, 1000, one), (1000 - request, 1000, other)]);
+    let speed: Vec<f64> =
+        card.kernels().iter().zip(&lone).map(|(&done, lone)| done as f64 / lone.kernels()[0] as f64).collect();
+    Some((100.0 * speed[0] / (speed[0] + speed[1]) - f64::from(request) / 10.0).abs())
+}
+
 /// Distances in points, told as how many are too large, the largest and the mean.
 fn tell(what: &str, distances: &[f64]) {
     let large = distances.iter().filter(|&&d| d > 2.0).count();
@@ -78,19 +91,15 @@ fn tell(what: &str, distances: &[f64]) {
 
 fn main() {
     let count = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(200);
-    let mut dice = Dice(12_345);
-    let (mut pairs, mut limits, mut booked) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut dice, mut several) = (Dice(12_345), Dice(777));
+    let (mut pairs, mut broad, mut limits, mut booked) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..count {
         let one = dice.network();
         let other = if dice.between(0, 1) == 0 { one.out_of_step() } else { dice.network() };
         let request = [300, 500, 700][dice.between(0, 2) as usize];
-        let lone = [alone(one), alone(Program { from: 0, ..other })];
-        if lone.iter().all(|card| card.shares(SEC, SECONDS * SEC)[0] > FILLS) {
-            let card = managed(&[(request, 1000, one), (1000 - request, 1000, other)]);
-            let speed: Vec<f64> =
-                card.kernels().iter().zip(&lone).map(|(&done, lone)| done as f64 / lone.kernels()[0] as f64).collect();
-            pairs.push((100.0 * speed[0] / (speed[0] + speed[1]) - f64::from(request) / 10.0).abs());
-        }
+        pairs.extend(missed_by(request, one, other));
+        let [one, other] = [one, other].map(|program| Program { streams: several.few(2, 4), ..program });
+        broad.extend(missed_by(request, one, other));
         let (program, limit) = (dice.lone(), dice.few(1, 8) * 100);
         let had = managed(&[(limit, limit, program)]).shares(SEC, SECONDS * SEC)[0];
         limits.push(f64::from(had.saturating_sub(limit)) / 10.0);
@@ -98,6 +107,7 @@ fn main() {
         booked.push(charged.abs_diff(had) as f64 / (SECONDS * MS) as f64 / 10.0);
     }
     tell("pairs miss their parts", &pairs);
+    tell("pairs of several streams each miss theirs", &broad);
     tell("lone programs pass their limits", &limits);
     tell("lone programs without a limit are booked too much or too little", &booked);
 }

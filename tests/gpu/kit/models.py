@@ -12,6 +12,8 @@ def run(book, deadline, only):
             stage.native(job, 3)
             stage.unmanaged([job, job], 4)
             stage.shared([(job, 500, 1000), (job, 500, 1000)], 5)
+        # Programs of several streams that fill the card are to have their parts like any others.
+        stage.shared([("lstm-i", 300, 1000), ("lstm-i", 700, 1000)], 8)
         # Side by side two of these are as fast as they can be, and to hold 70 for one the other must wait: the sum is only told.
         stage.shared([("lstm-t", 300, 1000), ("lstm-t", 700, 1000)], 8, sum_asked=False)
         shares.rest(stage)
