@@ -61,7 +61,7 @@ impl Books {
             }
             lane.works = lane.worked(&seen[i]);
             working += usize::from(lane.works);
-            if !lane.open && lane.done(&seen[i]) > 0 {
+            if !lane.open && lane.done(&seen[i]) > 0 && !lane.account.several {
                 lane.account.in_flight = lane.account.in_flight.saturating_sub(1);
             }
         }
@@ -89,7 +89,10 @@ impl Books {
             lane.account.pot.takes_part = true;
             lane.account.pot.done = lane.account.pot.done.wrapping_add(done);
             lane.account.pot.ran_on = done == 0 && (lane.account.pot.ran_on || !lane.open);
-            lane.account.pot.until = if done > 0 { self.pot } else { lane.account.pot.until };
+            if done > 0 {
+                lane.account.pot.first.get_or_insert(self.pot);
+                lane.account.pot.until = self.pot;
+            }
             let goes_on = done == 0 && lane.open && lane.seen.queued > 0;
             lane.account.pot.tail = if goes_on { lane.account.pot.tail.saturating_add(elapsed) } else { 0 };
             full |= lane.open && lane.seen.queued > 0 && (elapsed <= coarse || seen[i].queued > 0);
@@ -97,6 +100,9 @@ impl Books {
         }
         if working > 0 && !full {
             self.gap = self.gap.saturating_add(elapsed);
+        }
+        if self.pot > 0 && self.settle_streams_that_ran_on(lanes, mine, seen) {
+            return;
         }
         if self.pot > 0 && self.settle_what_ran_on(lanes, mine, seen) {
             return;

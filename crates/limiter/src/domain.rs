@@ -296,7 +296,7 @@ impl Domain {
             }
             let moved = now_seen.completed != lane.seen.completed || now_seen.submitted != lane.seen.submitted;
             lane.still = if moved { 0 } else { lane.still.saturating_add(if lane.open { elapsed } else { 0 }) };
-            lane.closed = if lane.open { 0 } else { lane.closed.saturating_add(elapsed) };
+            lane.as_is = lane.as_is.saturating_add(elapsed);
             let submitted = now_seen.submitted != lane.seen.submitted;
             lane.silent = if submitted { 0 } else { lane.silent.saturating_add(elapsed) };
             lane.watch_pace(now_seen.submitted.wrapping_sub(lane.seen.submitted), elapsed);

@@ -28,8 +28,8 @@ pub(crate) struct Lane {
     pub(crate) still: Ns,
     /// Time since it last submitted anything.
     pub(crate) silent: Ns,
-    /// Time since its gate closed.
-    pub(crate) closed: Ns,
+    /// Time since its gate opened or closed.
+    pub(crate) as_is: Ns,
     /// What it would have done in the last stretch and what it would have left to do, had it had the card to itself.
     pub(crate) done_if_alone: Ns,
     pub(crate) left_if_alone: Ns,
@@ -66,7 +66,7 @@ impl Lane {
             works: false,
             still: 0,
             silent: 0,
-            closed: 0,
+            as_is: 0,
             done_if_alone: 0,
             left_if_alone: 0,
             throttled: 0,
@@ -118,7 +118,7 @@ impl Lane {
     pub(crate) fn ends_a_long_kernel(&self) -> bool {
         let takes = self.account.cost.firm().unwrap_or(0);
         let soon = takes.saturating_sub(self.account.paid) < LONGEST_END;
-        let late = self.closed >= takes.saturating_add(takes / 2).min(LONGEST_END);
+        let late = self.as_is >= takes.saturating_add(takes / 2).min(LONGEST_END);
         !self.open && self.account.in_flight > 0 && takes > SLICE && soon && !late
     }
 

@@ -172,6 +172,30 @@ fn long_kernels_are_not_cut_up_by_those_of_others() {
     }
 }
 
+/// Of several streams nobody sees how many chunks have passed the gate when it closes.
+#[test]
+fn programs_of_several_streams_have_their_parts() {
+    let products = Program { streams: 3, launch: 10 * US, think: 100 * US, burst: 200, ..Program::mm() };
+    let network = Program {
+        streams: 3,
+        every: 5,
+        long: 275 * US,
+        launch: 11 * US,
+        burst: 150,
+        think: 200 * US,
+        head: 25,
+        wide: 167 * US,
+        ..Program::kernels_of(32 * US)
+    };
+    for program in [products, network] {
+        for request in [300, 500] {
+            let card = managed(&[(request, 1000, program), (1000 - request, 1000, program.out_of_step())]);
+            let found = parts(&card, SEC, (SECONDS + 1) * SEC);
+            assert!(within(&found, &[request, 1000 - request], 20), "{request} of {program:?}: {found:?}");
+        }
+    }
+}
+
 /// Python is away for longer after it has synchronised than its neighbour needs to notice.
 #[test]
 fn programs_that_pause_after_each_burst_keep_what_they_are_owed() {

@@ -29,6 +29,8 @@ pub(crate) struct Account {
     pub(crate) fresh: Ns,
     /// Chunks that may be running though the gate is closed: at most one per stream.
     pub(crate) in_flight: u32,
+    /// They are of several streams.
+    pub(super) several: bool,
     /// Time since its gate opened in which the card was free for it, and in which others ran on behind closed gates.
     pub(super) free: Ns,
     pub(super) beside: Ns,
@@ -70,7 +72,8 @@ pub(super) struct InPot {
     pub(super) done: u32,
     /// Was on the card behind its closed gate, and has completed nothing since.
     pub(super) ran_on: bool,
-    /// The pot at its last completion: what it completed took no longer.
+    /// The pot at its first completion, and at its last: what it completed took no longer.
+    pub(super) first: Option<Ns>,
     pub(super) until: Ns,
     /// What it had of the card if that went round among all that had work for it, as it does.
     pub(super) slices: Ns,
@@ -146,7 +149,8 @@ impl Lane {
     /// It has done enough to be learnt from. Streams complete their chunks whenever they like: of several one sees little in a short
     /// time, or all they did before.
     pub(super) fn is_telling(&self, alone: &Alone) -> bool {
-        let several = if alone.streams > 1 { SEVERAL * alone.streams * self.largest_chunk() } else { 1 };
+        let several = SEVERAL.saturating_mul(alone.streams).saturating_mul(self.largest_chunk());
+        let several = if alone.streams > 1 { several } else { 1 };
         alone.units >= several
     }
 
@@ -190,9 +194,13 @@ impl Lane {
     /// Its gate opens or closes.
     pub(crate) fn set_gate(&mut self, open: bool) {
         let begun = self.account.in_flight > 0 || self.account.guessed;
+        if self.open != open {
+            self.as_is = 0;
+        }
         if self.open && !open {
             self.account.in_flight =
                 if self.has_work() && self.may_have_begun() { self.seen.streams.max(1) } else { 0 };
+            self.account.several = self.account.in_flight > 1;
             self.account.guessed |= self.account.in_flight > 0;
             self.end_measurement();
         } else if !self.open && open {

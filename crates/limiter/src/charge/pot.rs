@@ -1,7 +1,7 @@
 //! The pot: time of which nobody saw whose it was, and how it is shared out.
 
-use super::Books;
 use super::account::{Alone, Claim, InPot};
+use super::{Books, LATE};
 use crate::lane::{Lane, SLICE};
 use crate::{Ns, Seen};
 
@@ -60,6 +60,38 @@ impl Books {
                 account.pot = InPot::default();
                 account.alone = Some(Alone { fresh_start: true, ..Alone::default() });
             }
+        }
+        (self.pot, self.gap) = (0, 0);
+        true
+    }
+
+    /// Of several streams nobody sees how many chunks have passed the gate when it closes. What ran on has ended when nothing of it is
+    /// left, or when nothing more of it has ended for longer than a slice of somebody else's time. If the next one completed nothing
+    /// before its last chunk, it was alone until then, and the rest was the next one's.
+    pub(super) fn settle_streams_that_ran_on(&mut self, lanes: &mut [Lane], mine: &[usize], seen: &[Seen]) -> bool {
+        let behind = |i: usize| !lanes[i].open && lanes[i].account.pot.takes_part && lanes[i].account.several;
+        let Some(&last) = mine.iter().find(|&&i| behind(i)) else { return false };
+        let part = lanes[last].account.pot;
+        let takes = lanes[last].account.cost.firm().map_or(0, |_| lanes[last].chunk_time());
+        let is_empty = seen[last].queued == 0 && seen[last].filling == 0;
+        let is_quiet = self.pot - part.until > SLICE + SUSPICIOUS;
+        if !(is_empty || is_quiet) || takes > SLICE || self.gap > self.pot / THIN {
+            return false;
+        }
+        let mut others = mine.iter().copied().filter(|&i| i != last && lanes[i].account.pot.takes_part);
+        let Some(next) = others.next().filter(|_| others.next().is_none()) else { return false };
+        // Who was there before is in the middle of something, too.
+        let was_there = lanes[next].as_is > lanes[last].as_is.saturating_add(LATE);
+        let first = lanes[next].account.pot.first;
+        if !lanes[next].open || was_there || first.is_some_and(|first| first < part.until) {
+            return false;
+        }
+        lanes[last].charge(part.until);
+        lanes[next].charge(self.pot - part.until);
+        self.busy = self.busy.saturating_add(self.pot);
+        lanes[last].account.in_flight = 0;
+        for i in [last, next] {
+            leave_pot(&mut lanes[i], &PotEnd { shared: false, gaps: false, over: true });
         }
         (self.pot, self.gap) = (0, 0);
         true
@@ -339,6 +371,26 @@ mod tests {
         let [first, second] = [0, 1].map(|i: usize| domain.lanes[i].account.cost.get().unwrap());
         assert!(first < 50_000, "{first} ns a unit");
         assert!((9_000..13_000).contains(&second), "measured as soon as nobody can be beside it: {second} ns a unit");
+    }
+
+    #[test]
+    fn streams_that_ran_on_pay_until_their_last_completion_and_the_next_one_for_the_rest() {
+        let queued = Seen { queued: 75, streams: 3, submitted: 75, ..Seen::default() };
+        let mut domain = two([true, false], [queued, queued]);
+        pass(&mut domain, LONGEST_POT, |now, seen| seen[0].completed = (now / 8_000) as u32);
+        let before = charged(&domain);
+        domain.lanes[0].set_gate(false);
+        domain.lanes[1].set_gate(true);
+        // One chunk of the first had passed the gate, and takes three times what it should; the second has the card after it.
+        let done = domain.lanes[0].seen.completed;
+        pass(&mut domain, 4_000_000, |now, seen| {
+            seen[0].completed = done + if now >= 600_000 { 25 } else { 0 };
+            seen[1].completed = (now.saturating_sub(800_000) / 8_000) as u32;
+        });
+        let [first, second] = [0, 1].map(|i| charged(&domain)[i] - before[i]);
+        assert!(first.abs_diff(600_000) <= 2 * LOOK, "{first} and {second} ns");
+        assert!(second.abs_diff(3_400_000) <= 4 * LOOK, "{first} and {second} ns");
+        assert_eq!(domain.lanes[0].account.in_flight, 0, "nothing of the others is left");
     }
 
     #[test]
