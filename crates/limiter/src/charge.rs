@@ -56,13 +56,14 @@ impl Books {
                 *time = time.saturating_add(elapsed);
             }
             lane.watch_cost(&seen[i], elapsed);
-            if lane.has_stopped() {
+            // Who is in the pot leaves it when that is shared out.
+            if lane.has_stopped() && !lane.account.pot.takes_part {
                 lane.account.in_flight = 0;
             }
             lane.works = lane.worked(&seen[i]);
             working += usize::from(lane.works);
-            if !lane.open && lane.done(&seen[i]) > 0 && !lane.account.several {
-                lane.account.in_flight = lane.account.in_flight.saturating_sub(1);
+            if !lane.open && lane.done(&seen[i]) > 0 && lane.account.in_flight == 1 {
+                lane.account.in_flight = 0;
             }
         }
         if working == 1 && self.pot == 0 {

@@ -27,10 +27,8 @@ pub(crate) struct Account {
     pub(super) lately: Ns,
     /// Charged in this step, to be taken up by the tenant's virtual time and bucket.
     pub(crate) fresh: Ns,
-    /// Chunks that may be running though the gate is closed: at most one per stream.
+    /// Chunks that may be running though the gate is closed: at most one per stream. Of several nobody counts which have ended.
     pub(crate) in_flight: u32,
-    /// They are of several streams.
-    pub(super) several: bool,
     /// Time since its gate opened in which the card was free for it, and in which others ran on behind closed gates.
     pub(super) free: Ns,
     pub(super) beside: Ns,
@@ -200,7 +198,6 @@ impl Lane {
         if self.open && !open {
             self.account.in_flight =
                 if self.has_work() && self.may_have_begun() { self.seen.streams.max(1) } else { 0 };
-            self.account.several = self.account.in_flight > 1;
             self.account.guessed |= self.account.in_flight > 0;
             self.end_measurement();
         } else if !self.open && open {

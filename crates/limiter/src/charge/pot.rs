@@ -69,7 +69,7 @@ impl Books {
     /// left, or when nothing more of it has ended for longer than a slice of somebody else's time. If the next one completed nothing
     /// before its last chunk, it was alone until then, and the rest was the next one's.
     pub(super) fn settle_streams_that_ran_on(&mut self, lanes: &mut [Lane], mine: &[usize], seen: &[Seen]) -> bool {
-        let behind = |i: usize| !lanes[i].open && lanes[i].account.pot.takes_part && lanes[i].account.several;
+        let behind = |i: usize| !lanes[i].open && lanes[i].account.pot.takes_part && lanes[i].account.in_flight > 1;
         let Some(&last) = mine.iter().find(|&&i| behind(i)) else { return false };
         let part = lanes[last].account.pot;
         let takes = lanes[last].account.cost.firm().map_or(0, |_| lanes[last].chunk_time());
