@@ -24,6 +24,8 @@ const LEAST: Ns = 500;
 /// So much work is remembered of what was measured before: a program has long and short kernels side by side, and a moment of one
 /// sort says little. Work of quite another kind soon outweighs it, by its time or by its number.
 const REMEMBERED: Ns = 6_000_000;
+/// The same where what is measured comes in heaps.
+const HEAPS: Ns = 50_000_000;
 /// From the arbiter's store to the first work behind the gate, at the least.
 const OPENING: Ns = 10_000;
 
@@ -99,6 +101,15 @@ impl UnitCost {
         self.blend(time, units);
     }
 
+    /// The same among programs of several streams, which complete in heaps: in one pot next to nothing, and all of it in the next.
+    pub(crate) fn guess_of_heaps(&mut self, time: Ns, units: u32) {
+        match self.ns {
+            0 => self.guess(time, units),
+            ns if !self.firm => self.ns = mean(HEAPS, ns, time, units),
+            _ => {}
+        }
+    }
+
     fn blend(&mut self, time: Ns, units: u32) {
         let sample = sample(time, units);
         let alike = sample < self.ns.saturating_mul(2) && self.ns < sample.saturating_mul(2);
@@ -106,13 +117,18 @@ impl UnitCost {
             0 => sample,
             _ if self.old && !alike => sample,
             ns if alike => (3 * ns + sample) / 4,
-            ns => ((REMEMBERED + time) / (REMEMBERED / ns + u64::from(units.max(1)))).max(LEAST),
+            ns => mean(REMEMBERED, ns, time, units),
         };
     }
 }
 
 fn sample(time: Ns, units: u32) -> Ns {
     (time / u64::from(units.max(1))).max(LEAST)
+}
+
+/// Of units that cost so much, as many as fill the time remembered, and of those measured now.
+fn mean(remembered: Ns, ns: Ns, time: Ns, units: u32) -> Ns {
+    (remembered.saturating_add(time) / (remembered / ns + u64::from(units.max(1)))).max(LEAST)
 }
 
 fn without_switch(time: Ns) -> Ns {

@@ -240,7 +240,7 @@ impl Domain {
     /// Changes a tenant's shares while it runs. How far it is ahead or behind, in GPU time, stays.
     pub fn set_shares(&mut self, id: TenantId, shares: Shares) {
         let clock = self.clock[usize::from(shares.request > 0)];
-        let Some(tenant) = self.tenants.get_mut(id.0 as usize) else { return };
+        let Some(tenant) = self.tenants.get_mut(id.0 as usize).filter(|tenant| tenant.shares != shares) else { return };
         if (tenant.shares.request > 0) == (shares.request > 0) {
             let lead = tenant.virt.saturating_sub(clock);
             let (old, new) = (i128::from(weight(tenant.shares)), i128::from(weight(shares)));
@@ -252,6 +252,9 @@ impl Domain {
         }
         tenant.bucket.set_limit(shares.limit, self.tuning.period);
         tenant.shares = shares;
+        for &lane in &tenant.lanes {
+            self.slack[self.lanes[lane].device].ask_again();
+        }
     }
 
     /// A tenant is gone; its lanes stay, closed to everybody, until the domain is made anew.

@@ -11,7 +11,8 @@
 //!   ahead of its share in somebody's gap is a *guest* and leaves as soon as the host is back. A tenant with a request of zero is
 //!   always a guest.
 //! - **Room.** Where the card rests between its tenants' work, or would if each were alone, all gates are open: turns would only cost
-//!   ([`slack`]). Where somebody comes off worse than promised by it, those who come off well wait.
+//!   ([`slack`]). Where somebody comes off worse than promised by it, those who come off well wait. Programs of several streams, of which
+//!   nobody can tell, try both ([`trial`]).
 //! - **Charges.** The wall time in which the card works or is kept is charged, all of it and no more ([`charge`]): to the owner, and,
 //!   while a chunk of the last owner still runs, to that one; where the card went to and fro, split by what each completed, or, among
 //!   programs of several streams, by who had work.
@@ -33,6 +34,7 @@ mod lane;
 mod meter;
 mod pace;
 mod slack;
+mod trial;
 mod tuning;
 mod turn;
 

@@ -4,6 +4,7 @@
 //! all together would need no more than the card, each alone, and with programs that submit in several streams.
 
 use crate::Ns;
+use crate::trial::Trial;
 use crate::turn::GRIEVED;
 
 /// A judgement is about so much time.
@@ -20,8 +21,9 @@ const KEPT: u64 = 200;
 /// Programs of several streams are kept back on the CPU while it is not their turn, and cannot submit meanwhile. Where all are of that
 /// kind for this part of the time ...
 const BROAD: u64 = 800;
-/// ... and the card has full chunks to do for less than this part of it, submitting is what takes them so long, and turns would only
-/// make it longer. So it stays: in company each waits for the others' work, and neither its queue nor how busy the card is says more.
+/// ... and the card has full chunks to do for less than this part of it, submitting seems to be what takes them so long, and turns would
+/// only make it longer. In company each waits for the others' work, and neither its queue nor how busy the card is says more: it stays
+/// so, unless a trial of turns gets more done.
 const THIN: u64 = 750;
 /// Who alone would need no more than this in all, in thousandths of the time, fits beside each other ...
 const FITS: u64 = 1_050;
@@ -52,6 +54,7 @@ pub(crate) struct Slack {
     broad: Ns,
     /// Who comes off well waits for who does not.
     yields: bool,
+    trial: Trial,
 }
 
 /// What a card has to do.
@@ -84,10 +87,18 @@ impl Slack {
         self.room && self.yields
     }
 
+    /// Somebody has other shares than before: what was found out about turns is not about these.
+    pub(crate) fn ask_again(&mut self) {
+        self.trial = Trial::default();
+    }
+
     /// A look at `now`. Who is away for less than `pause` only pauses.
-    pub(crate) fn look(&mut self, now: Ns, pause: Ns, load: Load) {
+    /// `lanes` is what each tenant has completed, and what a unit of it costs.
+    pub(crate) fn look(&mut self, now: Ns, pause: Ns, load: Load, lanes: impl Iterator<Item = (u32, Ns)> + Clone) {
         self.yields = load.missed > if self.yields { UNHURT } else { HURT };
         let since_last = now.saturating_sub(self.last);
+        let in_company = load.contended || now.saturating_sub(self.contended) < pause;
+        self.trial.look(now, if in_company { since_last } else { 0 }, lanes);
         let worked = load.busy.saturating_sub(core::mem::replace(&mut self.busy_last, load.busy));
         self.last = now;
         if load.contended {
@@ -113,14 +124,20 @@ impl Slack {
         let part = |of: Ns| of.saturating_mul(1000) / time.max(1);
         let (busy, deep) = (part(load.busy.saturating_sub(self.busy)), part(self.deep));
         let broad = part(self.broad) > BROAD;
-        self.room = load.contended
-            && if self.room {
-                (deep < KEPT && busy < FULL) || broad || load.demand < FITS_STILL
-            } else {
-                let thin = broad && part(self.full) < THIN && load.missed < UNHURT;
-                (deep < KEPT && (busy < ROOM || thin)) || (load.demand < FITS && load.missed < UNHURT)
+        let unhurt = load.missed < UNHURT;
+        let side_by_side = broad
+            && match self.trial.is_for_turns() {
+                Some(turns) => !turns,
+                None => self.room || (deep < KEPT && part(self.full) < THIN && unhurt),
             };
-        self.side_by_side = self.room && (broad || load.demand < FITS_STILL);
+        let rests = deep < KEPT && busy < if self.room { FULL } else { ROOM };
+        let fits = if self.room { load.demand < FITS_STILL } else { load.demand < FITS && unhurt };
+        let tries_turns = broad && self.trial.tries_turns();
+        self.room = load.contended && !tries_turns && (rests || side_by_side || fits);
+        self.side_by_side = self.room && (side_by_side || load.demand < FITS_STILL);
+        if self.room && side_by_side && !rests {
+            self.trial.is_wanted();
+        }
         (self.since, self.busy) = (now, load.busy);
         (self.deep, self.full, self.broad) = (0, 0, 0);
     }
@@ -128,6 +145,8 @@ impl Slack {
 
 #[cfg(test)]
 mod tests {
+    use core::iter::empty;
+
     use super::*;
 
     const PAUSE: Ns = 50_000_000;
@@ -138,7 +157,7 @@ mod tests {
         let mut busy = 0;
         let mut look = |slack: &mut Slack, at: Ns, part: Ns| {
             busy += part * WINDOW / 1000;
-            slack.look(at * WINDOW, PAUSE, Load { contended: true, busy, demand: 2000, ..Load::default() });
+            slack.look(at * WINDOW, PAUSE, Load { contended: true, busy, demand: 2000, ..Load::default() }, empty());
             slack.is_there()
         };
         assert!(!look(&mut slack, 1, 1000), "a full card has none");
@@ -147,7 +166,7 @@ mod tests {
         assert!(!look(&mut slack, 4, 980));
         assert!(!look(&mut slack, 5, 900));
         assert!(look(&mut slack, 6, 500));
-        slack.look(7 * WINDOW, PAUSE, Load::default());
+        slack.look(7 * WINDOW, PAUSE, Load::default(), empty());
         assert!(!slack.is_there(), "whoever comes next begins with turns");
     }
 
@@ -156,7 +175,12 @@ mod tests {
         let mut slack = Slack::default();
         for at in 1..100 {
             let queued = if at % 10 < 4 { 2 * DEEP } else { 0 };
-            slack.look(at * WINDOW / 10, PAUSE, Load { contended: true, queued, demand: 2000, ..Load::default() });
+            slack.look(
+                at * WINDOW / 10,
+                PAUSE,
+                Load { contended: true, queued, demand: 2000, ..Load::default() },
+                empty(),
+            );
             assert!(!slack.is_there());
         }
     }
@@ -169,6 +193,7 @@ mod tests {
                 at * WINDOW,
                 PAUSE,
                 Load { contended: true, busy: at * WINDOW, queued: 2 * DEEP, demand, missed, ..Load::default() },
+                empty(),
             );
             slack.is_there()
         };
@@ -183,7 +208,7 @@ mod tests {
     fn programs_that_take_long_to_submit_in_several_streams_run_side_by_side() {
         let mut slack = Slack::default();
         let look = |slack: &mut Slack, at: Ns, load: Load| {
-            slack.look(at * WINDOW, PAUSE, Load { contended: true, busy: at * WINDOW, demand: 2000, ..load });
+            slack.look(at * WINDOW, PAUSE, Load { contended: true, busy: at * WINDOW, demand: 2000, ..load }, empty());
             slack.is_there()
         };
         assert!(!look(&mut slack, 1, Load { broad: true, full: true, ..Load::default() }), "they keep the card busy");
@@ -199,7 +224,7 @@ mod tests {
         assert!(look(&mut slack, 7, Load { missed: 0, ..hurt }) && !slack.yields());
         let deep = Load { queued: 2 * DEEP, ..Load::default() };
         assert!(look(&mut slack, 8, Load { broad: true, ..deep }));
-        slack.look(8 * WINDOW + PAUSE - 1, PAUSE, Load::default());
+        slack.look(8 * WINDOW + PAUSE - 1, PAUSE, Load::default(), empty());
         assert!(slack.is_there(), "somebody thinks for a moment");
         assert!(look(&mut slack, 14, Load { broad: true, ..deep }));
         assert!(!look(&mut slack, 15, deep), "somebody who keeps a queue has come");

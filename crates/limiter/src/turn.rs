@@ -146,7 +146,8 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
                 .sum(),
             missed: lanes().map(|lane| missed(domain, &domain.tenants[lane.tenant], now)).max().unwrap_or(0),
         };
-        domain.slack[card].look(now, domain.tuning.pause, load);
+        let done = lanes().map(|lane| (lane.seen.completed, lane.account.cost.get().unwrap_or(0)));
+        domain.slack[card].look(now, domain.tuning.pause, load, done);
     }
     for i in 0..domain.tenants.len() {
         let tenant = &mut domain.tenants[i];
