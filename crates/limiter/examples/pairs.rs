@@ -39,6 +39,7 @@ fn cases() -> Vec<(String, Vec<Tenant>)> {
         Program { kernel: 10 * US, every: 6, long: 52 * US, launch: 34 * US, burst: 577, think: 300 * US, ..mm };
     let (small, train, lstm) = (Program::small(), Program::train(), Program::lstm());
     let slow = Program { launch: 11 * US, ..lstm };
+    let infers = Program { kernel: 10 * US, phase: 0, burst: 1900, think: 300 * US, ..lstm };
     let four = [100, 200, 300, 400].map(|request| (request, 1000, mm)).to_vec();
     vec![
         pair("mm", (300, mm), (700, mm)),
@@ -61,6 +62,15 @@ fn cases() -> Vec<(String, Vec<Tenant>)> {
         pair("lstm", (300, lstm), (700, lstm.out_of_step())),
         pair("slow lstm", (500, slow), (500, slow.out_of_step())),
         pair("slow lstm", (300, slow), (700, slow.out_of_step())),
+        pair("lstm inference", (500, infers), (500, infers.out_of_step())),
+        pair("lstm inference", (300, infers), (700, infers.out_of_step())),
+        pair("lstm inference, mm", (500, infers), (500, mm)),
+        pair("lstm inference, mm", (700, infers), (300, mm)),
+        pair("lstm, mm", (500, lstm), (500, mm)),
+        pair("lstm, mm", (700, lstm), (300, mm)),
+        pair("lstm, mm", (300, lstm), (700, mm)),
+        pair("slow lstm, mm", (500, slow), (500, mm)),
+        pair("slow lstm, mm", (700, slow), (300, mm)),
         pair("small", (300, small), (700, small.out_of_step())),
         pair("train", (300, train), (700, train)),
         pair("mm, small", (300, mm), (700, small)),

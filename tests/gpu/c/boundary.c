@@ -1,17 +1,18 @@
 // What a boundary between two chunks costs: a stream write and a stream wait in one call, as the library puts them there, on a page of
 // the host; the gate is on another, which is only read, as a container's is. Told alone, and beside a program that waits at its gate
 // with work queued. In microseconds: of the GPU, and of the CPU.
-// boundary forms: the same of one operation alone, of both the other way round, in two calls, of a wait for a word of 64 bits, and with
-// the write on a stream at the side, which waits for an event.
+// boundary forms: the same of one operation alone, of both the other way round, in two calls, of a wait for a word of 64 bits, with the
+// write on a stream at the side, which waits for an event, with a memset in the place of the write, and between shorter kernels.
 #include "spin.h"
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { KERNELS = 200, US = 50, ROUNDS = 7 };
+enum { KERNELS = 200, ROUNDS = 7 };
+static uint32_t kernel_us = 50;
 typedef struct { volatile uint32_t go, closed, completed, step; } Page;
 typedef struct { volatile uint32_t gate; volatile uint64_t wide_gate; } Gates;
-typedef enum { NOTHING, BOTH, WRITE, WAIT, TURNED_ROUND, WIDE, TWO_CALLS, AT_THE_SIDE } Form;
+typedef enum { NOTHING, BOTH, WRITE, WAIT, TURNED_ROUND, WIDE, TWO_CALLS, AT_THE_SIDE, MEMSET } Form;
 static Page *page;
 static const Gates *gates;
 static CUfunction spin;
@@ -41,7 +42,7 @@ static void set_up(void) {
   MUST(cuStreamCreate(&stream, 1));
   MUST(cuStreamCreate(&side, 1));
   MUST(cuEventCreate(&event, 2));
-  for (int i = 0; i < 20; i++) MUST(launch_spin(spin, US, stream));
+  for (int i = 0; i < 20; i++) MUST(launch_spin(spin, kernel_us, stream));
   MUST(cuStreamSynchronize(stream));
 }
 
@@ -72,6 +73,10 @@ static void boundary(Form form, uint32_t completed) {
     put(side, 1, &write);
     put(stream, 1, &wait);
     break;
+  case MEMSET:
+    MUST(cuMemsetD32Async((CUdeviceptr)(uintptr_t)&page->completed, completed, 1, stream));
+    put(stream, 1, &wait);
+    break;
   }
 }
 
@@ -82,7 +87,7 @@ static void series(Form form, double *gpu, double *cpu) {
   double begun = now_seconds();
   for (uint32_t i = 0; i < KERNELS; i++) {
     boundary(form, i);
-    MUST(launch_spin(spin, US, stream));
+    MUST(launch_spin(spin, kernel_us, stream));
   }
   double submitted = now_seconds();
   page->go = 1;
@@ -118,7 +123,7 @@ int main(int argc, char **argv) {
     await_step(1);
     set_up();
     wait_for(&page->closed);
-    for (int i = 0; i < 100; i++) MUST(launch_spin(spin, US, stream));
+    for (int i = 0; i < 100; i++) MUST(launch_spin(spin, kernel_us, stream));
     step(2);
     await_step(3);
     MUST(cuStreamSynchronize(stream));
@@ -133,6 +138,12 @@ int main(int argc, char **argv) {
     tell("wide", WIDE);
     tell("two-calls", TWO_CALLS);
     tell("at-the-side", AT_THE_SIDE);
+    tell("memset", MEMSET);
+    kernel_us = 20;
+    tell("between-20-us", BOTH);
+    kernel_us = 5;
+    tell("between-5-us", BOTH);
+    kernel_us = 50;
   }
   step(1);
   await_step(2);

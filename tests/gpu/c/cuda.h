@@ -40,7 +40,7 @@ enum { CUDA_SUCCESS = 0, CUDA_INVALID_VALUE = 1, CUDA_OUT_OF_MEMORY = 2, CUDA_IN
   F(cuMemAlloc_v2, CUdeviceptr *, size_t) F(cuMemFree_v2, CUdeviceptr) F(cuMemAllocPitch_v2, CUdeviceptr *, size_t *, size_t, size_t, unsigned) \
   F(cuMemAllocManaged, CUdeviceptr *, size_t, unsigned) F(cuMemGetInfo_v2, size_t *, size_t *) \
   F(cuMemHostAlloc, void **, size_t, unsigned) F(cuMemFreeHost, void *) F(cuMemHostRegister_v2, void *, size_t, unsigned) F(cuMemHostUnregister, void *) \
-  F(cuMemcpyHtoD_v2, CUdeviceptr, const void *, size_t) F(cuMemcpyDtoH_v2, void *, CUdeviceptr, size_t) F(cuMemsetD8_v2, CUdeviceptr, unsigned char, size_t) \
+  F(cuMemcpyHtoD_v2, CUdeviceptr, const void *, size_t) F(cuMemcpyDtoH_v2, void *, CUdeviceptr, size_t) F(cuMemsetD8_v2, CUdeviceptr, unsigned char, size_t) F(cuMemsetD32Async, CUdeviceptr, unsigned, size_t, CUstream) \
   F(cuMemAllocAsync, CUdeviceptr *, size_t, CUstream) F(cuMemFreeAsync, CUdeviceptr, CUstream) F(cuMemAllocFromPoolAsync, CUdeviceptr *, size_t, CUmemoryPool, CUstream) \
   F(cuMemPoolCreate, CUmemoryPool *, const CUmemPoolProps *) F(cuMemPoolDestroy, CUmemoryPool) F(cuMemPoolTrimTo, CUmemoryPool, size_t) \
   F(cuMemPoolGetAttribute, CUmemoryPool, unsigned, void *) F(cuMemPoolSetAttribute, CUmemoryPool, unsigned, void *) F(cuDeviceGetDefaultMemPool, CUmemoryPool *, CUdevice) \
