@@ -13,9 +13,6 @@ pub(crate) const SLICE: Ns = 2_000_000;
 /// The end of a kernel is not waited for any longer than this.
 const LONGEST_END: Ns = 50_000_000;
 
-/// A program that works in several streams does so more often than this.
-const LATELY: Ns = 500_000_000;
-
 /// One tenant on one card.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
@@ -31,8 +28,6 @@ pub(crate) struct Lane {
     pub(crate) still: Ns,
     /// Time since it last submitted anything.
     pub(crate) silent: Ns,
-    /// When it last worked in several streams.
-    pub(crate) broad_at: Option<Ns>,
     /// Time since its gate opened or closed.
     pub(crate) as_is: Ns,
     /// What it would have done in the last stretch and what it would have left to do, had it had the card to itself.
@@ -71,7 +66,6 @@ impl Lane {
             works: false,
             still: 0,
             silent: 0,
-            broad_at: None,
             as_is: 0,
             done_if_alone: 0,
             left_if_alone: 0,
@@ -158,11 +152,6 @@ impl Lane {
         // A program of several streams is kept back before it has closed a chunk.
         let kept_back = !self.open && self.seen.is_broad() && self.has_work();
         (self.seen.queued > 0 || kept_back) && waits
-    }
-
-    /// Works in several streams, though not at every moment.
-    pub(crate) fn is_broad_lately(&self, now: Ns) -> bool {
-        self.broad_at.is_some_and(|at| now.saturating_sub(at) < LATELY)
     }
 
     fn patience(&self) -> Ns {

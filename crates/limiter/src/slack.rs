@@ -70,8 +70,6 @@ pub(crate) struct Load {
     pub(crate) full: bool,
     /// All who work do in several streams.
     pub(crate) broad: bool,
-    /// Some of those who want it do, and others never.
-    pub(crate) mixed: bool,
     /// So much somebody has missed of what it was promised.
     pub(crate) missed: Ns,
     /// For this part of the time, in thousandths, those who want it would keep it busy, each alone and added up.
@@ -127,17 +125,18 @@ impl Slack {
         let (busy, deep) = (part(load.busy.saturating_sub(self.busy)), part(self.deep));
         let broad = part(self.broad) > BROAD;
         let unhurt = load.missed < UNHURT;
-        let side_by_side = match self.trial.is_for_turns() {
-            Some(turns) => (broad || load.mixed) && !turns,
-            None => broad && (self.room || (deep < KEPT && part(self.full) < THIN && unhurt)),
-        };
+        let side_by_side = broad
+            && match self.trial.is_for_turns() {
+                Some(turns) => !turns,
+                None => self.room || (deep < KEPT && part(self.full) < THIN && unhurt),
+            };
         let rests = deep < KEPT && busy < if self.room { FULL } else { ROOM };
         let fits = if self.room { load.demand < FITS_STILL } else { load.demand < FITS && unhurt };
-        let tries = (broad || load.mixed) && self.trial.is_on();
-        self.room = load.contended && (side_by_side || (!tries && (rests || fits)));
+        let tries_turns = broad && self.trial.tries_turns();
+        self.room = load.contended && !tries_turns && (rests || side_by_side || fits);
         self.side_by_side = self.room && (side_by_side || load.demand < FITS_STILL);
-        if load.contended && !rests && !fits && if self.room { broad } else { load.mixed } {
-            self.trial.is_wanted(!self.room);
+        if self.room && side_by_side && !rests {
+            self.trial.is_wanted();
         }
         (self.since, self.busy) = (now, load.busy);
         (self.deep, self.full, self.broad) = (0, 0, 0);

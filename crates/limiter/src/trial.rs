@@ -1,6 +1,6 @@
 //! Turns, or side by side? Of programs of several streams nobody can tell by looking: one that is bound by submitting loses a fifth of
-//! its speed in turns, and one that looks the same gains a twentieth. So the other way is tried for a moment, and what got more done
-//! stays for a while.
+//! its speed in turns, and one that looks the same gains a twentieth. So turns are tried in between, and what got more done stays for
+//! a while.
 
 use alloc::vec::Vec;
 
@@ -8,15 +8,13 @@ use crate::Ns;
 
 /// Each is tried for so long ...
 const TRIED: Ns = 500_000_000;
-/// ... or the other way for half of that, where it gets less done than this, in thousandths ...
+/// ... or turns for half of that, where they get less done than this, in thousandths of the other ...
 const CLEARLY_LESS: u128 = 900;
-/// ... after this time, in which chunks and queues are still those of the way before.
+/// ... after this time, in which chunks and queues are still those of the other.
 const SETTLING: Ns = 50_000_000;
-/// Turns are better if they get so many thousandths of side by side done, for shares are more exact in turns.
+/// Turns are better if they get so many thousandths of the other done, for shares are more exact in turns.
 const ENOUGH: u128 = 980;
-/// Nobody pays for that with more than the rest of this part of the speed it has in turns, in thousandths.
-const EACH_KEEPS: u128 = 850;
-/// Before and after programs that do the same differ by less than this, in thousandths. Others only begin.
+/// Before and after, side by side, programs that do the same differ by less than this, in thousandths. Others only begin.
 const ALIKE: u128 = 900;
 /// What was found of those stands for so long, and of others for this time; each time it is found again for twice as long, and never for
 /// longer than that.
@@ -31,9 +29,9 @@ enum Phase {
     /// Nobody has asked yet, or what was found is too old.
     #[default]
     Open,
-    /// As it is, before and after the other way was tried.
+    /// Side by side, before and after turns.
     Before,
-    Other,
+    Turns,
     After,
     Found {
         turns: bool,
@@ -53,13 +51,6 @@ impl Stretch {
         self.units.iter().zip(costs).map(|(&units, &cost)| u128::from(units) * u128::from(cost)).sum()
     }
 
-    /// Does each lane get at least so many thousandths done of what it does in another?
-    fn keeps(&self, thousandths: u128, other: &Stretch) -> bool {
-        let rate = |units: &u64, time: Ns| u128::from(*units) * u128::from(time);
-        let mut lanes = self.units.iter().zip(&other.units);
-        lanes.all(|(mine, others)| rate(mine, other.time) * 1000 >= rate(others, self.time) * thousandths)
-    }
-
     /// Does it get less done than so many thousandths of another?
     fn gets_less(&self, thousandths: u128, other: &Stretch, costs: &[Ns]) -> bool {
         let [mine, others] = [(self, other), (other, self)].map(|(a, b)| a.work(costs) * u128::from(b.time));
@@ -73,10 +64,8 @@ pub(crate) struct Trial {
     phase: Phase,
     /// Time in this phase.
     spent: Ns,
-    /// Before and after they have turns, and side by side is the other way.
-    has_turns: bool,
     before: Stretch,
-    other: Stretch,
+    turns: Stretch,
     after: Stretch,
     /// What each lane had completed at the last look.
     completed: Vec<u32>,
@@ -89,26 +78,25 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// Something is being tried, and nothing else is to decide.
-    pub(crate) fn is_on(&self) -> bool {
-        matches!(self.phase, Phase::Other | Phase::After)
+    /// Turns are being tried.
+    pub(crate) fn tries_turns(&self) -> bool {
+        self.phase == Phase::Turns
     }
 
     /// Whether to give turns now: because they are tried or were found to be better, or not. `None` while nobody knows.
     pub(crate) fn is_for_turns(&self) -> Option<bool> {
         match self.phase {
             Phase::Open | Phase::Before => None,
-            Phase::Other => Some(!self.has_turns),
-            Phase::After => Some(self.has_turns),
+            Phase::Turns => Some(true),
+            Phase::After => Some(false),
             Phase::Found { turns, .. } => Some(turns),
         }
     }
 
-    /// Somebody works in several streams, and they have turns, or run side by side for no better reason than that.
-    pub(crate) fn is_wanted(&mut self, has_turns: bool) {
-        if self.phase == Phase::Open || (self.phase == Phase::Before && self.has_turns != has_turns) {
-            self.has_turns = has_turns;
-            (self.before, self.other, self.after) = (Stretch::default(), Stretch::default(), Stretch::default());
+    /// All run side by side, for no better reason than that they work in several streams.
+    pub(crate) fn is_wanted(&mut self) {
+        if self.phase == Phase::Open {
+            (self.before, self.turns, self.after) = (Stretch::default(), Stretch::default(), Stretch::default());
             self.enter(Phase::Before);
         }
     }
@@ -135,7 +123,7 @@ impl Trial {
         let stretch = match self.phase {
             Phase::Open | Phase::Found { .. } => return,
             Phase::Before => &mut self.before,
-            Phase::Other => &mut self.other,
+            Phase::Turns => &mut self.turns,
             Phase::After => &mut self.after,
         };
         self.spent = self.spent.saturating_add(time);
@@ -148,18 +136,19 @@ impl Trial {
             *units = units.saturating_add(u64::from(now.wrapping_sub(*last)));
         }
         let tried = stretch.time;
-        let in_turns = (self.phase == Phase::Other) != self.has_turns;
-        if in_turns && tried >= TRIED / 2 {
+        if self.tries_turns() && tried >= TRIED / 2 {
             self.costs.clear();
             self.costs.extend(lanes.map(|(_, cost)| cost));
+            if self.turns.gets_less(CLEARLY_LESS, &self.before, &self.costs) {
+                return self.enter(Phase::After);
+            }
         }
-        let is_clear = || self.other.gets_less(CLEARLY_LESS, &self.before, &self.costs);
-        match self.phase {
-            Phase::Other if tried >= TRIED / 2 && is_clear() => self.enter(Phase::After),
-            _ if tried < TRIED => {}
-            Phase::Before => self.enter(Phase::Other),
-            Phase::Other => self.enter(Phase::After),
-            _ => self.find(now),
+        if tried >= TRIED {
+            match self.phase {
+                Phase::Before => self.enter(Phase::Turns),
+                Phase::Turns => self.enter(Phase::After),
+                _ => self.find(now),
+            }
         }
     }
 
@@ -168,15 +157,9 @@ impl Trial {
     }
 
     fn find(&mut self, now: Ns) {
-        let (before, other, after, costs) = (&self.before, &self.other, &self.after, &self.costs);
+        let (before, turns, after, costs) = (&self.before, &self.turns, &self.after, &self.costs);
         let alike = !before.gets_less(ALIKE, after, costs) && !after.gets_less(ALIKE, before, costs);
-        let turns = if self.has_turns {
-            // After it, they still pay their debts.
-            !other.keeps(EACH_KEEPS, before)
-                || [before, after].iter().any(|turns| !turns.gets_less(ENOUGH, other, costs))
-        } else {
-            [before, after].iter().all(|side_by_side| !other.gets_less(ENOUGH, side_by_side, costs))
-        };
+        let turns = [before, after].iter().all(|other| !turns.gets_less(ENOUGH, other, costs));
         let shortest = if alike { STANDS } else { STANDS_BRIEFLY };
         let stands = match self.last {
             Some((found, stood)) if found == turns => (2 * stood).clamp(shortest, STANDS_LONGEST),
@@ -220,19 +203,15 @@ mod tests {
             self.trial.look(self.now, time, self.completed.into_iter().zip([10_000, 5_000]));
         }
 
-        /// A whole trial of turns: units done before, in turns, and after.
-        fn tries(&mut self, units: [u32; 3]) {
-            self.tries_other(false, units);
-        }
-
-        fn tries_other(&mut self, has_turns: bool, [before, other, after]: [u32; 3]) {
-            self.trial.is_wanted(has_turns);
+        /// A whole trial: units done before, in turns, and after.
+        fn tries(&mut self, [before, turns, after]: [u32; 3]) {
+            self.trial.is_wanted();
             self.pass(50, 1);
             self.pass(500, before);
-            assert_eq!(self.trial.is_for_turns(), Some(!has_turns));
+            assert!(self.trial.tries_turns());
             self.pass(50, 1);
-            self.pass(if other * 10 < before * 9 { 250 } else { 500 }, other);
-            assert_eq!(self.trial.is_for_turns(), Some(has_turns));
+            self.pass(if turns * 10 < before * 9 { 250 } else { 500 }, turns);
+            assert_eq!(self.trial.phase, Phase::After);
             self.pass(50, 1);
             self.pass(500, after);
             assert!(matches!(self.trial.phase, Phase::Found { .. }));
@@ -241,7 +220,7 @@ mod tests {
         fn found_stands(&mut self, ms: u32) {
             let found = self.trial.is_for_turns();
             self.pass(ms - 1, 100);
-            self.trial.is_wanted(false);
+            self.trial.is_wanted();
             assert_eq!(self.trial.is_for_turns(), found);
             self.pass(1, 100);
             assert_eq!(self.trial.is_for_turns(), None);
@@ -263,45 +242,6 @@ mod tests {
             pair.tries(units);
             assert_eq!(pair.trial.is_for_turns(), Some(turns), "{units:?}");
         }
-    }
-
-    #[test]
-    fn side_by_side_has_to_get_clearly_more_done_than_turns() {
-        for (units, turns) in
-            [([100, 104, 100], false), ([100, 101, 100], true), ([100, 80, 100], true), ([70, 100, 105], true)]
-        {
-            let mut pair = Pair::new();
-            pair.tries_other(true, units);
-            assert_eq!(pair.trial.is_for_turns(), Some(turns), "{units:?}");
-        }
-    }
-
-    #[test]
-    fn nobody_pays_too_much_for_what_all_get_done() {
-        for (first, turns) in [(70, true), (90, false)] {
-            let mut pair = Pair::new();
-            pair.trial.is_wanted(true);
-            pair.pass(550, 100);
-            for _ in 0..550 {
-                pair.now += MS;
-                pair.completed = [pair.completed[0].wrapping_add(first), pair.completed[1].wrapping_add(300)];
-                pair.look(MS);
-            }
-            pair.pass(550, 100);
-            assert_eq!(pair.trial.is_for_turns(), Some(turns), "{first} of 100");
-        }
-    }
-
-    #[test]
-    fn who_leaves_turns_by_itself_before_anything_was_tried_begins_anew() {
-        let mut pair = Pair::new();
-        pair.trial.is_wanted(true);
-        pair.pass(549, 100);
-        pair.trial.is_wanted(false);
-        pair.pass(549, 100);
-        assert_eq!(pair.trial.is_for_turns(), None);
-        pair.pass(1, 100);
-        assert_eq!(pair.trial.is_for_turns(), Some(true));
     }
 
     #[test]
@@ -329,7 +269,7 @@ mod tests {
     #[test]
     fn time_in_which_nobody_waits_for_anybody_is_not_counted() {
         let mut pair = Pair::new();
-        pair.trial.is_wanted(false);
+        pair.trial.is_wanted();
         pair.pass(300, 100);
         for _ in 0..4_000 {
             pair.now += MS;
@@ -337,9 +277,9 @@ mod tests {
             pair.look(0);
         }
         pair.pass(249, 100);
-        assert_eq!(pair.trial.phase, Phase::Before);
+        assert!(!pair.trial.tries_turns());
         pair.pass(1, 100);
-        assert_eq!(pair.trial.phase, Phase::Other);
+        assert!(pair.trial.tries_turns());
         assert_eq!(pair.trial.before.units[0], 500 * 100);
     }
 

@@ -39,9 +39,6 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
             (lane.measured, lane.measured_at) = (lane.account.cost.measured, now);
         }
         lane.account.cost.old = now.saturating_sub(lane.measured_at) > OLD;
-        if lane.seen.is_broad() {
-            lane.broad_at = Some(now);
-        }
     }
     for i in 0..domain.tenants.len() {
         // A card finishes the chunk before it looks at a gate: till then the turn has not begun.
@@ -142,10 +139,6 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
             queued: lanes().map(Lane::queued_time).sum(),
             full: lanes().any(|lane| lane.open && lane.seen.queued > 0),
             broad: lanes().filter(|lane| lane.has_work()).all(|lane| lane.seen.is_broad()),
-            mixed: {
-                let wanting = || lanes().filter(|lane| domain.tenants[lane.tenant].wants);
-                wanting().any(|lane| lane.is_broad_lately(now)) && !wanting().all(|lane| lane.is_broad_lately(now))
-            },
             demand: lanes()
                 .map(|lane| &domain.tenants[lane.tenant])
                 .filter(|tenant| tenant.wants && !tenant.gone)

@@ -18,6 +18,7 @@ def run(book, deadline, only):
         stage.shared([("lstm-t", 300, 1000), ("lstm-t", 700, 1000)], 8, sum_asked=False)
         # Beside a program of one stream, which keeps a queue, they have turns.
         stage.native("mm", 3)
+        stage.overhead("lstm-i")
         for job in ("lstm-i", "lstm-t"):
             stage.unmanaged([job, "mm"], 4)
             stage.shared([(job, 500, 1000), ("mm", 500, 1000)], 8)
