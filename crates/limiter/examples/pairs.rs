@@ -39,6 +39,7 @@ fn cases() -> Vec<(String, Vec<Tenant>)> {
         Program { kernel: 10 * US, every: 6, long: 52 * US, launch: 34 * US, burst: 577, think: 300 * US, ..mm };
     let (small, train, lstm) = (Program::small(), Program::train(), Program::lstm());
     let slow = Program { launch: 11 * US, ..lstm };
+    let fast = Program { launch: 8 * US, ..small };
     let infers = Program { kernel: 10 * US, phase: 0, burst: 1900, think: 300 * US, ..lstm };
     let four = [100, 200, 300, 400].map(|request| (request, 1000, mm)).to_vec();
     vec![
@@ -75,6 +76,9 @@ fn cases() -> Vec<(String, Vec<Tenant>)> {
         pair("train", (300, train), (700, train)),
         pair("mm, small", (300, mm), (700, small)),
         pair("mm, small", (700, mm), (300, small)),
+        // The same on faster cores.
+        pair("mm, fast small", (300, mm), (700, fast)),
+        pair("mm, fast small", (700, mm), (300, fast)),
         pair("train, mm", (700, train), (300, mm)),
         pair("train, mm", (300, train), (700, mm)),
         pair("vgg, mm", (300, vgg), (700, mm)),

@@ -78,8 +78,11 @@ impl UnitCost {
     /// What ran on behind a closed gate took so long, and nobody was beside it. Turns of some programs always end where their long
     /// kernels are: who leaves these out will not believe what they cost.
     pub(crate) fn learn_what_ran_on(&mut self, time: Ns, units: u32) {
-        if self.firm {
+        if self.firm && time > 2 * SWITCH {
+            // It is no measurement that would do in the place of what was measured once.
+            let old = core::mem::take(&mut self.old);
             self.blend(without_switch(time), units);
+            self.old = old;
         }
     }
 
@@ -133,4 +136,32 @@ fn mean(remembered: Ns, ns: Ns, time: Ns, units: u32) -> Ns {
 
 fn without_switch(time: Ns) -> Ns {
     time.saturating_sub(SWITCH).max(time / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_chunk_that_ran_on_says_little_of_what_it_cost() {
+        let mut cost = UnitCost::default();
+        cost.learn(2_000_000, 500);
+        cost.old = true;
+        cost.learn_what_ran_on(59_000, 44);
+        assert_eq!(cost.firm(), Some(4_000), "most of it is the card going over");
+        cost.learn_what_ran_on(460_000, 50);
+        assert!((4_000..5_000).contains(&cost.get().unwrap()), "{cost:?}: some kernels are longer than the mean");
+    }
+
+    #[test]
+    fn what_comes_in_heaps_is_a_mean_of_many() {
+        let mut cost = UnitCost::default();
+        cost.learn(2_000_000, 250);
+        cost.doubt();
+        for _ in 0..20 {
+            cost.guess_of_heaps(4_000_000, 1);
+            cost.guess_of_heaps(4_000_000, 999);
+            assert!((7_000..10_000).contains(&cost.get().unwrap()), "{cost:?}");
+        }
+    }
 }

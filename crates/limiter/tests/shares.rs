@@ -356,6 +356,24 @@ fn programs_that_fit_beside_each_other_run_side_by_side() {
     }
 }
 
+/// On faster cores they keep the card busier and themselves are as much in need of it. What they cost was once taken from the end of a
+/// chunk, a fifth of it, and they were kept waiting for half of their time.
+#[test]
+fn small_kernels_at_70_beside_matrix_products_have_what_they_cost_on_faster_cores_too() {
+    let products = Program { think: 70 * US, launch: 20 * US, ..Program::mm() };
+    for launch in [6_500, 8 * US, 10 * US] {
+        let small = Program { launch, ..Program::small() };
+        let tenants = [(300, 1000, products), (700, 1000, small)];
+        let card = managed(&tenants);
+        for ((&tenant, done), least) in tenants.iter().zip(card.kernels()).zip([280, 650]) {
+            let alone = unmanaged(&[tenant]).kernels()[0];
+            assert!(done * 1000 >= alone * least, "{done} of {alone} at {}, launches of {launch} ns", tenant.0);
+        }
+        let (charged, had) = card.charged()[1];
+        assert!(charged >= had, "{charged} ns were charged for {had}");
+    }
+}
+
 /// Kernels of all in some seconds after the first ones, in which turns are tried for a moment.
 fn after_both_were_tried(card: &mut Card) -> u64 {
     let before: u64 = card.kernels().iter().sum();
