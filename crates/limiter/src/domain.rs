@@ -302,6 +302,7 @@ impl Domain {
             lane.as_is = lane.as_is.saturating_add(elapsed);
             let submitted = now_seen.submitted != lane.seen.submitted;
             lane.silent = if submitted { 0 } else { lane.silent.saturating_add(elapsed) };
+            lane.watch_streams(now_seen.streams, elapsed);
             lane.watch_pace(now_seen.submitted.wrapping_sub(lane.seen.submitted), elapsed);
             let came = u64::from(now_seen.submitted.wrapping_sub(lane.seen.submitted));
             let takes = lane.account.cost.get().unwrap_or(0).saturating_mul(came);

@@ -13,6 +13,9 @@ pub(crate) const SLICE: Ns = 2_000_000;
 /// The end of a kernel is not waited for any longer than this.
 const LONGEST_END: Ns = 50_000_000;
 
+/// A program of several streams works in all of them more often than this.
+const LATELY: Ns = 500_000_000;
+
 /// One tenant on one card.
 #[derive(Clone, Debug)]
 pub(crate) struct Lane {
@@ -30,6 +33,8 @@ pub(crate) struct Lane {
     pub(crate) silent: Ns,
     /// Time since its gate opened or closed.
     pub(crate) as_is: Ns,
+    /// Most streams it worked in lately, and the time since it did.
+    pub(crate) widest: (u32, Ns),
     /// What it would have done in the last stretch and what it would have left to do, had it had the card to itself.
     pub(crate) done_if_alone: Ns,
     pub(crate) left_if_alone: Ns,
@@ -67,6 +72,7 @@ impl Lane {
             still: 0,
             silent: 0,
             as_is: 0,
+            widest: (0, 0),
             done_if_alone: 0,
             left_if_alone: 0,
             throttled: 0,
@@ -87,6 +93,12 @@ impl Lane {
         let older = self.recut.wrapping_sub(self.seen.completed);
         let old_ones_left = older > 0 && older < u32::MAX / 2;
         self.chunk_units.max(self.seen_units).max(if old_ones_left { self.older_units } else { 1 }).max(1)
+    }
+
+    /// Works in so many streams after `elapsed`.
+    pub(crate) fn watch_streams(&mut self, streams: u32, elapsed: Ns) {
+        let (widest, since) = (self.widest.0, self.widest.1.saturating_add(elapsed));
+        self.widest = if streams >= widest || since > LATELY { (streams, 0) } else { (widest, since) };
     }
 
     /// Submitted so many units in `elapsed`.

@@ -374,6 +374,40 @@ fn small_kernels_at_70_beside_matrix_products_have_what_they_cost_on_faster_core
     }
 }
 
+/// At the end of an iteration one stream is left, and a chunk of it ends right after another. That was taken for what all work costs.
+#[test]
+fn what_work_in_several_streams_costs_is_not_told_by_its_end() {
+    let one = Program {
+        every: 6,
+        long: 85 * US,
+        launch: 29 * US,
+        burst: 88,
+        think: 77 * US,
+        head: 10,
+        wide: 150 * US,
+        streams: 2,
+        ..Program::kernels_of(29 * US)
+    };
+    let other = Program {
+        every: 6,
+        long: 297 * US,
+        launch: 28 * US,
+        burst: 276,
+        think: 394 * US,
+        head: 2,
+        wide: 349 * US,
+        streams: 3,
+        ..Program::kernels_of(12 * US)
+    };
+    let card = managed(&[(700, 1000, one), (300, 1000, other)]);
+    let had = parts(&card, SEC, (SECONDS + 1) * SEC);
+    assert!(within(&had, &[700, 300], 80), "{had:?}");
+    for ((directive, done), (_, had)) in card.domain.directives().zip(card.kernels()).zip(card.charged()) {
+        let (price, cost) = (u64::from(directive.unit_ns), had / done);
+        assert!(price < 3 * cost && cost < 3 * price, "{price} ns for what takes {cost}");
+    }
+}
+
 /// Kernels of all in some seconds after the first ones, in which turns are tried for a moment.
 fn after_both_were_tried(card: &mut Card) -> u64 {
     let before: u64 = card.kernels().iter().sum();

@@ -147,8 +147,9 @@ impl Lane {
     /// It has done enough to be learnt from. Streams complete their chunks whenever they like: of several one sees little in a short
     /// time, or all they did before.
     pub(super) fn is_telling(&self, alone: &Alone) -> bool {
-        let several = SEVERAL.saturating_mul(alone.streams).saturating_mul(self.largest_chunk());
-        let several = if alone.streams > 1 { several } else { 1 };
+        let streams = alone.streams.max(self.widest.0);
+        let several = SEVERAL.saturating_mul(streams).saturating_mul(self.largest_chunk());
+        let several = if streams > 1 { several } else { 1 };
         alone.units >= several
     }
 
@@ -234,5 +235,23 @@ impl Lane {
         account.lately = account.lately.saturating_add(time);
         account.fresh = account.fresh.saturating_add(time);
         account.paid = account.paid.saturating_add(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_several_streams_that_is_down_to_one_is_not_measured_by_a_moment() {
+        let mut lane = Lane::new(0, 0);
+        lane.chunk_units = 10;
+        lane.watch_streams(3, 0);
+        let moment = Alone { time: 32_000, measured: 32_000, units: 4, streams: 1, fresh_start: false };
+        lane.watch_streams(1, 100_000_000);
+        assert!(!lane.is_telling(&moment));
+        assert!(lane.is_telling(&Alone { units: 120, ..moment }));
+        lane.watch_streams(1, 500_000_000);
+        assert!(lane.is_telling(&moment), "it has one by now");
     }
 }
