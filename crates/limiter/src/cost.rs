@@ -48,7 +48,7 @@ impl UnitCost {
         if self.measured == 0 || self.rough {
             self.ns = 0;
         }
-        self.blend(time, units);
+        self.blend(time, units, true);
         (self.firm, self.rough) = (true, false);
         self.measured = self.measured.wrapping_add(1);
     }
@@ -79,17 +79,14 @@ impl UnitCost {
     /// kernels are: who leaves these out will not believe what they cost.
     pub(crate) fn learn_what_ran_on(&mut self, time: Ns, units: u32) {
         if self.firm && time > 2 * SWITCH {
-            // It is no measurement that would do in the place of what was measured once.
-            let old = core::mem::take(&mut self.old);
-            self.blend(without_switch(time), units);
-            self.old = old;
+            self.blend(without_switch(time), units, false);
         }
     }
 
     /// A time that may hold gaps.
     pub(crate) fn bound(&mut self, time: Ns, units: u32) {
         if !self.firm && (self.ns == 0 || sample(time, units) < self.ns) {
-            self.blend(time, units);
+            self.blend(time, units, true);
         }
     }
 
@@ -101,7 +98,7 @@ impl UnitCost {
             return;
         }
         self.firm = false;
-        self.blend(time, units);
+        self.blend(time, units, time > 2 * SWITCH);
     }
 
     /// The same among programs of several streams, which complete in heaps: in one pot next to nothing, and all of it in the next.
@@ -113,12 +110,14 @@ impl UnitCost {
         }
     }
 
-    fn blend(&mut self, time: Ns, units: u32) {
+    /// What is remembered from long ago gives way to what `says_all` of what the program does now, and to nothing less: the end of a
+    /// chunk is mostly the card going over to somebody else.
+    fn blend(&mut self, time: Ns, units: u32, says_all: bool) {
         let sample = sample(time, units);
         let alike = sample < self.ns.saturating_mul(2) && self.ns < sample.saturating_mul(2);
         self.ns = match self.ns {
             0 => sample,
-            _ if self.old && !alike => sample,
+            _ if self.old && says_all && !alike => sample,
             ns if alike => (3 * ns + sample) / 4,
             ns => mean(REMEMBERED, ns, time, units),
         };
