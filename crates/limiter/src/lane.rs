@@ -34,7 +34,7 @@ pub(crate) struct Lane {
     /// Time since its gate opened or closed.
     pub(crate) as_is: Ns,
     /// Most streams it worked in lately, and the time since it did.
-    pub(crate) widest: (u32, Ns),
+    widest: (u32, Ns),
     /// What it would have done in the last stretch and what it would have left to do, had it had the card to itself.
     pub(crate) done_if_alone: Ns,
     pub(crate) left_if_alone: Ns,
@@ -93,6 +93,11 @@ impl Lane {
         let older = self.recut.wrapping_sub(self.seen.completed);
         let old_ones_left = older > 0 && older < u32::MAX / 2;
         self.chunk_units.max(self.seen_units).max(if old_ones_left { self.older_units } else { 1 }).max(1)
+    }
+
+    /// In so many streams it works, though not at every moment.
+    pub(crate) fn streams_lately(&self) -> u32 {
+        self.widest.0
     }
 
     /// Works in so many streams after `elapsed`.

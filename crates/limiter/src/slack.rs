@@ -34,6 +34,9 @@ const HURT: Ns = 10_000_000;
 /// ... no more than this.
 const UNHURT: Ns = GRIEVED.unsigned_abs();
 
+/// Who was away for so long comes back with something else.
+const AWAY: Ns = 5_000_000_000;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slack {
     room: bool,
@@ -87,7 +90,7 @@ impl Slack {
         self.room && self.yields
     }
 
-    /// Somebody has other shares than before: what was found out about turns is not about these.
+    /// Somebody has other shares than before, or comes back with something else: what was found out about turns is not about that.
     pub(crate) fn ask_again(&mut self) {
         self.trial = Trial::default();
     }
@@ -97,13 +100,17 @@ impl Slack {
     pub(crate) fn look(&mut self, now: Ns, pause: Ns, load: Load, lanes: impl Iterator<Item = (u32, Ns)> + Clone) {
         self.yields = load.missed > if self.yields { UNHURT } else { HURT };
         let since_last = now.saturating_sub(self.last);
-        let in_company = load.contended || now.saturating_sub(self.contended) < pause;
+        let apart_for = if load.contended { 0 } else { now.saturating_sub(self.contended) };
+        if apart_for > AWAY {
+            self.ask_again();
+        }
+        let in_company = apart_for < pause;
         self.trial.look(now, if in_company { since_last } else { 0 }, lanes);
         let worked = load.busy.saturating_sub(core::mem::replace(&mut self.busy_last, load.busy));
         self.last = now;
         if load.contended {
             self.contended = now;
-        } else if self.side_by_side && now.saturating_sub(self.contended) < pause {
+        } else if self.side_by_side && in_company {
             // Somebody thinks for a moment, and what is seen meanwhile says nothing.
             (self.since, self.busy) = (self.since.saturating_add(since_last), self.busy.saturating_add(worked));
             return;
@@ -125,7 +132,7 @@ impl Slack {
         let (busy, deep) = (part(load.busy.saturating_sub(self.busy)), part(self.deep));
         let broad = part(self.broad) > BROAD;
         let unhurt = load.missed < UNHURT;
-        let side_by_side = broad
+        let for_their_streams = broad
             && match self.trial.is_for_turns() {
                 Some(turns) => !turns,
                 None => self.room || (deep < KEPT && part(self.full) < THIN && unhurt),
@@ -133,9 +140,9 @@ impl Slack {
         let rests = deep < KEPT && busy < if self.room { FULL } else { ROOM };
         let fits = if self.room { load.demand < FITS_STILL } else { load.demand < FITS && unhurt };
         let tries_turns = broad && self.trial.tries_turns();
-        self.room = load.contended && !tries_turns && (rests || side_by_side || fits);
-        self.side_by_side = self.room && (side_by_side || load.demand < FITS_STILL);
-        if self.room && side_by_side && !rests {
+        self.room = load.contended && !tries_turns && (rests || for_their_streams || fits);
+        self.side_by_side = self.room && (for_their_streams || load.demand < FITS_STILL);
+        if self.room && for_their_streams && !rests {
             self.trial.is_wanted();
         }
         (self.since, self.busy) = (now, load.busy);
@@ -202,6 +209,30 @@ mod tests {
         assert!(look(&mut slack, 3, FITS - 50, 0), "a full card and a queue are each other's doing");
         assert!(look(&mut slack, 4, FITS + 50, 0));
         assert!(!look(&mut slack, 5, FITS_STILL + 50, 0));
+    }
+
+    /// Side by side, then in turns, in which they get as much done.
+    #[test]
+    fn what_was_found_out_about_turns_stands_until_they_were_away() {
+        let mut slack = Slack::default();
+        let busy = Load { contended: true, broad: true, demand: 2000, ..Load::default() };
+        let mut now = 0;
+        let mut pass = |slack: &mut Slack, time: Ns, load: Load| {
+            for _ in 0..time / WINDOW {
+                now += WINDOW;
+                let done = (now / WINDOW) as u32;
+                slack.look(now, PAUSE, Load { busy: now, ..load }, [(done, 10_000), (done, 10_000)].into_iter());
+            }
+            slack.is_there()
+        };
+        assert!(pass(&mut slack, 10 * WINDOW, busy), "they look as if they needed it");
+        assert!(!pass(&mut slack, 3_000_000_000, busy), "nobody gains by it");
+        pass(&mut slack, AWAY - 10 * WINDOW, Load::default());
+        assert!(!pass(&mut slack, 10 * WINDOW, busy));
+        pass(&mut slack, AWAY + 10 * WINDOW, Load::default());
+        assert!(pass(&mut slack, 10 * WINDOW, busy), "with something else, as far as anybody knows");
+        slack.ask_again();
+        assert!(pass(&mut slack, 10 * WINDOW, busy));
     }
 
     #[test]

@@ -21,8 +21,6 @@ const ALIKE: u128 = 900;
 const STANDS_BRIEFLY: Ns = 2_000_000_000;
 const STANDS: Ns = 30_000_000_000;
 const STANDS_LONGEST: Ns = 480_000_000_000;
-/// Who was away for so long comes back with something else.
-const AWAY: Ns = 5_000_000_000;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
@@ -71,8 +69,6 @@ pub(crate) struct Trial {
     completed: Vec<u32>,
     /// What a unit of each costs, as measured in turns: side by side it is only guessed.
     costs: Vec<Ns>,
-    /// When several last wanted the card.
-    contended: Ns,
     /// What was found the last time, and for how long that stood.
     last: Option<(bool, Ns)>,
 }
@@ -103,17 +99,14 @@ impl Trial {
 
     /// A look after `time` in which several wanted the card, with what each lane has completed and what a unit of it costs.
     pub(crate) fn look(&mut self, now: Ns, time: Ns, lanes: impl Iterator<Item = (u32, Ns)> + Clone) {
-        let away = now.saturating_sub(self.contended) > AWAY && self.phase != Phase::Open;
-        if away || lanes.clone().count() != self.completed.len() {
-            let completed = lanes.map(|(completed, _)| completed).collect();
-            *self = Trial { completed, contended: now, ..Trial::default() };
+        if lanes.clone().count() != self.completed.len() {
+            *self = Trial { completed: lanes.map(|(completed, _)| completed).collect(), ..Trial::default() };
             return;
         }
         if matches!(self.phase, Phase::Found { until, .. } if now >= until) {
             self.enter(Phase::Open);
         }
         if time > 0 {
-            self.contended = now;
             self.pass(now, time, lanes.clone());
         }
         self.completed.iter_mut().zip(lanes).for_each(|(last, (now, _))| *last = now);
@@ -284,18 +277,10 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_or_goes_or_was_away_begins_anew() {
+    fn who_comes_or_goes_begins_anew() {
         let mut pair = Pair::new();
         pair.tries([98, 104, 98]);
         pair.trial.look(pair.now, MS, [(1, 10), (2, 10), (3, 10)].into_iter());
-        assert_eq!(pair.trial.is_for_turns(), None);
-        let mut pair = Pair::new();
-        pair.tries([98, 104, 98]);
-        pair.now += AWAY;
-        pair.look(0);
-        assert_eq!(pair.trial.is_for_turns(), Some(true));
-        pair.now += MS;
-        pair.look(0);
         assert_eq!(pair.trial.is_for_turns(), None);
     }
 }

@@ -12,8 +12,6 @@ pub(crate) const GRIEVED: i64 = 2_000_000;
 
 /// A measurement so long ago is of what the program did before, and the next one is believed.
 const OLD: Ns = 200_000_000;
-/// A program that submitted something so long ago is at it.
-const AT_IT: Ns = 100_000;
 /// To go over to another program and back takes a card this long.
 const THERE_AND_BACK: Ns = 300_000;
 /// A gap of this length is as good as any longer one.
@@ -82,8 +80,8 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
             tenant.out_since.get_or_insert(now);
         }
         // Who comes off badly and is at its work keeps the card while it fills a chunk, too, however slowly.
-        let fills = |lane: &usize| domain.lanes[*lane].open && domain.lanes[*lane].silent < AT_IT;
-        if full || (tenant.owner && work && tenant.grievance > GRIEVED && tenant.lanes.iter().any(fills)) {
+        let at_it = tenant.lanes.iter().any(|&lane| domain.lanes[lane].is_there());
+        if full || (tenant.owner && tenant.grievance > GRIEVED && at_it) {
             tenant.last_full = now;
         }
         let since = tenant.ready_since.map_or(0, |since| now.saturating_sub(since));

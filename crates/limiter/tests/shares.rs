@@ -357,7 +357,7 @@ fn programs_that_fit_beside_each_other_run_side_by_side() {
 }
 
 /// On faster cores they keep the card busier and themselves are as much in need of it. What they cost was once taken from the end of a
-/// chunk, a fifth of it, and they were kept waiting for half of their time.
+/// chunk, a seventh of it, and they were kept waiting for half of their time.
 #[test]
 fn small_kernels_at_70_beside_matrix_products_have_what_they_cost_on_faster_cores_too() {
     let products = Program { think: 70 * US, launch: 20 * US, ..Program::mm() };

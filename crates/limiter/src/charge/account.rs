@@ -140,14 +140,14 @@ impl Lane {
     }
 
     /// The card finds work of it whenever it comes round.
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         self.open && (self.seen.queued > 0 || (self.seen.filling > 0 && self.silent < RECENT))
     }
 
     /// It has done enough to be learnt from. Streams complete their chunks whenever they like: of several one sees little in a short
     /// time, or all they did before.
     pub(super) fn is_telling(&self, alone: &Alone) -> bool {
-        let streams = alone.streams.max(self.widest.0);
+        let streams = alone.streams.max(self.streams_lately());
         let several = SEVERAL.saturating_mul(streams).saturating_mul(self.largest_chunk());
         let several = if streams > 1 { several } else { 1 };
         alone.units >= several

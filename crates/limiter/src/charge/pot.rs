@@ -53,7 +53,7 @@ impl Books {
         self.busy = self.busy.saturating_add(due);
         let account = &mut lanes[last].account;
         account.cost.learn_what_ran_on(account.paid, account.pot.done);
-        leave_pot(&mut lanes[last], &PotEnd { shared: true, gaps: false, over: true, heaps: false });
+        leave_pot(&mut lanes[last], &PotEnd { shared: true, gaps: false, over: true, side_by_side: false });
         for &i in mine {
             let account = &mut lanes[i].account;
             if account.pot.takes_part {
@@ -91,7 +91,7 @@ impl Books {
         self.busy = self.busy.saturating_add(self.pot);
         lanes[last].account.in_flight = 0;
         for i in [last, next] {
-            leave_pot(&mut lanes[i], &PotEnd { shared: false, gaps: false, over: true, heaps: false });
+            leave_pot(&mut lanes[i], &PotEnd { shared: false, gaps: false, over: true, side_by_side: false });
         }
         (self.pot, self.gap) = (0, 0);
         true
@@ -194,7 +194,7 @@ impl Books {
             lanes[i].charge(due);
             self.busy = self.busy.saturating_add(due);
         }
-        let end = PotEnd { shared: sharers > 1, gaps, over, heaps: side_by_side };
+        let end = PotEnd { shared: sharers > 1, gaps, over, side_by_side };
         for &i in mine {
             leave_pot(&mut lanes[i], &end);
         }
@@ -254,11 +254,11 @@ struct PotEnd {
     gaps: bool,
     /// Nobody is in the middle of a chunk that began in it.
     over: bool,
-    /// Of programs of several streams beside each other.
-    heaps: bool,
+    /// Programs of several streams shared it beside each other.
+    side_by_side: bool,
 }
 
-fn leave_pot(lane: &mut Lane, &PotEnd { shared, gaps, over, heaps }: &PotEnd) {
+fn leave_pot(lane: &mut Lane, &PotEnd { shared, gaps, over, side_by_side }: &PotEnd) {
     let begun = if lane.account.cost.get().is_some() { lane.tail() } else { 0 };
     let part = core::mem::take(&mut lane.account.pot);
     if !part.takes_part {
@@ -269,7 +269,7 @@ fn leave_pot(lane: &mut Lane, &PotEnd { shared, gaps, over, heaps }: &PotEnd) {
     if part.done > 0 {
         if account.guessed && !gaps && account.may_guess() {
             let paid = account.paid.saturating_sub(begun);
-            if heaps {
+            if side_by_side {
                 account.cost.guess_of_heaps(paid, part.done);
             } else {
                 account.cost.guess(paid, part.done);
