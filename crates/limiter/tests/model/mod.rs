@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 mod program;
+pub(crate) mod runs;
 
 use std::collections::VecDeque;
 
