@@ -16,9 +16,9 @@ def run(book, deadline, only):
         stage.shared([("lstm-i", 300, 1000), ("lstm-i", 700, 1000)], 8)
         # Side by side two of these are as fast as they can be, and to hold 70 for one the other must wait: the sum is only told.
         stage.shared([("lstm-t", 300, 1000), ("lstm-t", 700, 1000)], 8, sum_asked=False)
+        stage.overhead("lstm-i")
         # Beside a program of one stream, which keeps a queue, they have turns.
         stage.native("mm", 3)
-        stage.overhead("lstm-i")
         for job in ("lstm-i", "lstm-t"):
             stage.unmanaged([job, "mm"], 4)
             stage.shared([(job, 500, 1000), ("mm", 500, 1000)], 8)
