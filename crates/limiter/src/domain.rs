@@ -96,6 +96,8 @@ pub(crate) struct Tenant {
     pub(crate) ready: bool,
     /// Ready, and worth taking the card from somebody who has work.
     pub(crate) pressing: bool,
+    /// Faster than it was promised, and its program does not wait for what it has submitted: it loses nothing if others go first.
+    pub(crate) unhurried: bool,
     pub(crate) gone: bool,
     /// How much more it is owed of the time it lately lost to others; negative if less.
     pub(crate) grievance: i64,
@@ -230,6 +232,7 @@ impl Domain {
             wants: false,
             ready: false,
             pressing: false,
+            unhurried: false,
             gone: false,
             grievance: 0,
             thought: Thought::default(),

@@ -90,7 +90,13 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
         tenant.wants = tenant.last_work.is_some_and(|last| now.saturating_sub(last) < hold);
         tenant.ready = (full || (work && since >= tuning.ripe)) && !wait;
         // Nobody waits for a chunk that is still being filled; the longer it fills, the fewer switches.
-        tenant.pressing = tenant.ready && (full || since >= tuning.ripe.saturating_mul(5));
+        let waits = |&lane: &usize| {
+            let lane = &domain.lanes[lane];
+            lane.is_held_up(false) || lane.queued_time() > FIRST_CHUNK
+        };
+        tenant.unhurried = tenant.is_fast_enough() && !tenant.lanes.iter().any(waits);
+        // Nor for one whose program goes on launching meanwhile: all of it in one turn costs one change, and not two.
+        tenant.pressing = tenant.ready && !tenant.unhurried && (full || since >= tuning.ripe.saturating_mul(5));
     }
     for entitled in [true, false] {
         let floor = domain.floor(entitled).unwrap_or(domain.clock[usize::from(entitled)]);
@@ -302,14 +308,17 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     // gone over to somebody else and back, unless that one's turn has come.
     let drain = match host.soon_back() {
         _ if ahead && host.grievance > GRIEVED && host.gap < tuning.anticipation => tuning.anticipation,
-        Some(soon) if !due => soon,
+        Some(soon) if !due || domain.tenants[candidate].unhurried => soon,
         _ => tuning.drain,
     };
     let next = &domain.tenants[candidate];
     let may_hurry = drain == tuning.drain && next.shares.request > 0 && !next.thought.mostly();
     let rests = may_hurry && is_about_to_rest(domain, host);
     let drained = now.saturating_sub(host.last_full) >= drain || rests;
-    if drained && turn >= tuning.ripe {
+    // What is left of the turn before may have to wait for the end of this one.
+    let served = host.thought.mostly() && completed(domain, owner) != host.done_before;
+    let turn_so_far = if served { now.saturating_sub(host.turn_given) } else { turn };
+    if drained && turn_so_far >= tuning.ripe {
         return true;
     }
     if now.saturating_sub(host.last_moved) >= patience(domain, host) {

@@ -318,6 +318,18 @@ fn small_kernels_at_70_beside_matrix_products_have_what_they_cost_on_faster_core
     }
 }
 
+/// What it has launched so far was once given a turn because it was a millisecond old, and the rest of the burst another one, though the
+/// program was faster than promised and did not wait.
+#[test]
+fn who_is_fast_enough_and_goes_on_launching_is_not_given_a_turn_before_it_waits() {
+    let products = Program { kernel: 175 * US, think: 70 * US, launch: 12 * US, ..Program::mm() };
+    let small = Program { kernel: 3_200, launch: 9_500, think: 30 * US, ..Program::small() };
+    let card = managed(&[(700, 1000, products), (300, 1000, small)]);
+    let bursts = card.kernels()[1] / u64::from(small.burst);
+    let turns = card.domain.directives().nth(1).unwrap().turns;
+    assert!(turns * 10 <= bursts * 12, "{turns} turns for {bursts} bursts");
+}
+
 #[test]
 fn every_tenant_of_a_mixed_pair_makes_at_least_its_share_of_its_lone_progress() {
     use Program as P;
@@ -331,8 +343,8 @@ fn every_tenant_of_a_mixed_pair_makes_at_least_its_share_of_its_lone_progress() 
         for (i, tenant) in pair.iter().enumerate() {
             let (ours, alone) = (card.kernels()[i], unmanaged(&[*tenant]).kernels()[0]);
             let made = ours * 1000 / alone;
-            // The model's context switches cost 40 us each, and launch-bound tenants switch a thousand times a second.
-            assert!(made + 60 >= u64::from(tenant.0), "{pair:?}: tenant {i} made {made} of its lone thousand");
+            // To go over and back takes the modelled card 280 us, and these do 300 times a second: that time is nobody's.
+            assert!(made + 75 >= u64::from(tenant.0), "{pair:?}: tenant {i} made {made} of its lone thousand");
         }
         assert!(progress(&card, &pair) >= 950, "{pair:?}");
     }
