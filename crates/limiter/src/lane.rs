@@ -171,6 +171,13 @@ impl Lane {
         (self.seen.queued > 0 || kept_back) && waits
     }
 
+    /// If it is only now that it is taken to be held up: how long it has been, before the last `elapsed`. A program of several streams
+    /// pauses between them, too.
+    pub(crate) fn waited_unseen(&self, elapsed: Ns) -> Ns {
+        let before = self.silent.saturating_sub(elapsed);
+        if before <= HELD_UP && self.silent > HELD_UP && self.streams_lately() < 2 { before } else { 0 }
+    }
+
     fn patience(&self) -> Ns {
         let work = self.account.cost.get().unwrap_or(1_000_000).saturating_mul(u64::from(self.seen.filling));
         work.saturating_mul(4).clamp(2_000_000, 1_000_000_000)

@@ -94,7 +94,7 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
             let lane = &domain.lanes[lane];
             lane.is_held_up(false) || lane.queued_time() > FIRST_CHUNK
         };
-        tenant.unhurried = tenant.is_fast_enough() && !tenant.lanes.iter().any(waits);
+        tenant.unhurried = tenant.is_at_ease() && !tenant.lanes.iter().any(waits);
         // Nor for one whose program goes on launching meanwhile: all of it in one turn costs one change, and not two.
         tenant.pressing = tenant.ready && !tenant.unhurried && (full || since >= tuning.ripe.saturating_mul(5));
     }
