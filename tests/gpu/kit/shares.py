@@ -8,6 +8,7 @@ import signal
 import statistics
 import subprocess
 import time
+import typing
 
 import nvml
 from tenants import HERE, LIBRARY, Arbiter, Gone, Tenant
@@ -20,6 +21,12 @@ ROUNDS = int(os.environ.get("ROUNDS", "12"))  # at least so many, of unmanaged a
 MOST_ROUNDS, CLEAR = 30, 3.0  # more of them until the median is known within so many percent
 LONE_RATE = "each at least its request - 2 points of its lone rate"
 FULL = 102.0  # percent of alone: who is no faster in all without Divvy than alone has the card as its bottleneck
+
+
+class Rounds(typing.NamedTuple):
+    """Short runs one after the other: all under the arbiter in percent of without it, and each of them in percent of alone."""
+    sums: list
+    lone: list
 
 
 class Stage:
@@ -126,48 +133,53 @@ class Stage:
             seen = [self.watch.share(t.pid, begin, end) for t in tenants]
             rates = [rate_of(s) for s in said]
             full, turns = self.saturating(kinds), self.turns(tenants, end)
-            # Programs that wait for the CPU differ by a tenth from process to process: each is held against itself.
-            alone = [self.book.value(f"native {kind}") or rate for kind, rate in zip(kinds, rates)] if full else self.each_alone(tenants, kinds)
-            lone = [100 * rate / best for rate, best in zip(rates, alone)]
             worst = self.worst_second(tenants, asked, begin, end, hard)
+            together = None if hard else self.interleaved(tenants, kinds, lone_too=not full)
+            # Programs that wait for the CPU differ by a tenth from process to process, and by a third from second to second: each is held
+            # against itself, a moment before or after.
+            if together and together.lone:
+                lone = [statistics.median(ratios) for ratios in together.lone]
+            else:
+                native = [self.book.value(f"native {kind}") or rate for kind, rate in zip(kinds, rates)]
+                lone = [100 * rate / best for rate, best in zip(rates, native if full else self.each_alone(tenants, kinds))]
             told = (f"booked {slashes(booked)}, NVML {slashes(seen)}, throughput {slashes(lone)} % of alone"
                     f" = {slashes(parts_of(lone))}, worst second {worst:.1f} off; {turns}")
-            self.arbiter.set({t.name: (request, limit) for t, (_, request, limit) in zip(tenants, parts)})
-            together = None if hard else self.interleaved(tenants, kinds)
             self.judge_shares(case, full, len(set(kinds)) == 1, asked, hard, booked, seen, lone, worst, together, told, sum_asked)
 
-        self.trial(case, seconds + (0 if hard else ROUNDS * 1.6) + len(parts), what)
+        self.trial(case, seconds + (0 if hard else ROUNDS * 2.2) + len(parts), what)
 
     def each_alone(self, tenants, kinds):
         """How fast each of these very processes is while the others rest, with shares that do not limit it."""
-        rates = []
         self.arbiter.set({t.name: (1000 // len(tenants), 1000) for t in tenants})
-        for tenant, kind in zip(tenants, kinds):
-            tenant.tell({"run": kind, "at": time.monotonic() + 0.05, "seconds": 1.0})
-            rates.append(rate_of(tenant.hear(30)))
-        return rates
+        return [self.short([tenant], [kind], 1.0)[0] for tenant, kind in zip(tenants, kinds)]
 
     def saturating(self, kinds):
         known = self.book.value(f"unmanaged {' + '.join(kinds)}")
         return all(kind in GPU_BOUND for kind in kinds) or (known is not None and known <= FULL)
 
-    def interleaved(self, tenants, kinds):
-        """All together under the arbiter, in percent of without: the median of many short rounds, between which values it surely is,
-        and the number of rounds. Programs that wait for the CPU are faster and slower by a tenth from second to second: they take more
-        rounds, as many as make the answer clear, whatever it is."""
-        free, ratios = self.free[:len(kinds)], []
+    def interleaved(self, tenants, kinds, lone_too):
+        """All together under the arbiter and without, in many short rounds, and with `lone_too` each of those it holds alone. Programs
+        that wait for the CPU are faster and slower by a tenth from second to second: they take more rounds, as many as make the answer
+        clear, whatever it is."""
+        free, found = self.free[:len(kinds)], Rounds([], [[] for _ in tenants] if lone_too else [])
         for tenant, kind in zip(free, kinds):
             tenant.prepare(kind)
-        while len(ratios) < ROUNDS or (len(ratios) < MOST_ROUNDS and not clear(ratios) and self.has_time(2)):
-            round, sums = len(ratios), {}
-            for held in (round % 2 == 0, round % 2 != 0):  # who goes first alternates
-                at = time.monotonic() + 0.05
-                for tenant, kind in zip(tenants if held else free, kinds):
-                    tenant.tell({"run": kind, "at": at, "seconds": 0.7})
-                said = [tenant.hear(30) for tenant in (tenants if held else free)]
-                sums[held] = self.progress(kinds, [rate_of(s) for s in said])
-            ratios.append(100 * sums[True] / sums[False])
-        return *surely(ratios), len(ratios)
+        while len(found.sums) < ROUNDS or (len(found.sums) < MOST_ROUNDS and not clear(found.sums) and self.has_time(3)):
+            sums, first = {}, len(found.sums) % 2 == 0
+            for held in (first, not first):  # who goes first alternates
+                rates = self.short(tenants if held else free, kinds, 0.7)
+                sums[held] = self.progress(kinds, rates)
+                for tenant, kind, rate, ratios in zip(tenants, kinds, rates, found.lone if held else []):
+                    ratios.append(100 * rate / self.short([tenant], [kind], 0.4)[0])
+            found.sums.append(100 * sums[True] / sums[False])
+        return found
+
+    def short(self, tenants, kinds, seconds):
+        """How fast each is in a short run together."""
+        at = time.monotonic() + 0.05
+        for tenant, kind in zip(tenants, kinds):
+            tenant.tell({"run": kind, "at": at, "seconds": seconds})
+        return [rate_of(tenant.hear(30)) for tenant in tenants]
 
     def turns(self, tenants, moment):
         last = [self.arbiter.at(t.name, moment) for t in tenants]
@@ -203,9 +215,9 @@ class Stage:
         else:
             self.book.add(case, told, LONE_RATE, enough)
         if together is not None:
-            middle, low, high, rounds = together
+            middle, low, high = surely(together.sums)
             least = 99 if full else 98
-            told = f"{middle:.1f} % of unmanaged in the median of {rounds} rounds, surely {low:.1f} to {high:.1f}"
+            told = f"{middle:.1f} % of unmanaged in the median of {len(together.sums)} rounds, surely {low:.1f} to {high:.1f}"
             # Where the card is the bottleneck rounds are alike; elsewhere it fails if it is surely less.
             promise, holds = (f">= {least} %", (middle if full else high) >= least) if sum_asked else ("", None)
             self.book.add(case + ", sum", told, promise, holds)
