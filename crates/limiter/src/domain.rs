@@ -100,7 +100,7 @@ pub(crate) struct Tenant {
     pub(crate) ready: bool,
     /// Ready, and worth taking the card from somebody who has work.
     pub(crate) pressing: bool,
-    /// Much faster than it was promised, and its program does not wait for what it has submitted: it loses nothing if others go first.
+    /// Much faster than it was promised, and its program goes on launching: it loses nothing if others go first.
     pub(crate) unhurried: bool,
     pub(crate) gone: bool,
     /// How much more it is owed of the time it lately lost to others; negative if less.

@@ -165,17 +165,22 @@ impl Lane {
 
     /// Its program waits for the card. Beside others (`room`) one that goes on submitting does, too, in the end.
     pub(crate) fn is_held_up(&self, room: bool) -> bool {
-        let waits = self.silent > HELD_UP || (room && self.queued_time() > FAR_BEHIND);
+        let waits = !self.goes_on_launching() || (room && self.queued_time() > FAR_BEHIND);
         // A program of several streams is kept back before it has closed a chunk.
         let kept_back = !self.open && self.seen.is_broad() && self.has_work();
         (self.seen.queued > 0 || kept_back) && waits
+    }
+
+    /// It submitted something a moment ago, and so does not wait for anything yet.
+    pub(crate) fn goes_on_launching(&self) -> bool {
+        self.silent <= HELD_UP
     }
 
     /// If it is only now that it is taken to be held up: how long it has been, before the last `elapsed`. A program of several streams
     /// pauses between them, too.
     pub(crate) fn waited_unseen(&self, elapsed: Ns) -> Ns {
         let before = self.silent.saturating_sub(elapsed);
-        if before <= HELD_UP && self.silent > HELD_UP && self.streams_lately() < 2 { before } else { 0 }
+        if before <= HELD_UP && !self.goes_on_launching() && self.streams_lately() < 2 { before } else { 0 }
     }
 
     fn patience(&self) -> Ns {

@@ -9,7 +9,7 @@
 //!   up at once, unless it is usually back before the card could go over to somebody else and back; an owner with work is preempted
 //!   when it is ahead by more than [`Tuning::lead`], and not before [`Tuning::turn`], so that turns are long against a chunk. Who runs
 //!   ahead of its share in somebody's gap is a *guest* and leaves as soon as the host is back. A tenant with a request of zero is
-//!   always a guest.
+//!   always a guest. Who is much faster than promised and goes on launching takes the card from nobody until it stops.
 //! - **Room.** Where the card rests between its tenants' work, or would if each were alone, all gates are open: turns would only cost
 //!   ([`slack`]). Where somebody comes off worse than promised by it, those who come off well wait. Programs of several streams, of which
 //!   nobody can tell, try both ([`trial`]).

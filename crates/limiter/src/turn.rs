@@ -89,13 +89,13 @@ pub(crate) fn look(domain: &mut Domain, now: Ns) {
         let hold = hold.max(tenant.soon_back().unwrap_or(0));
         tenant.wants = tenant.last_work.is_some_and(|last| now.saturating_sub(last) < hold);
         tenant.ready = (full || (work && since >= tuning.ripe)) && !wait;
-        // Nobody waits for a chunk that is still being filled; the longer it fills, the fewer switches.
-        let waits = |&lane: &usize| {
+        let launches = |&lane: &usize| {
             let lane = &domain.lanes[lane];
-            lane.is_held_up(false) || lane.queued_time() > FIRST_CHUNK
+            !lane.has_work() || (lane.goes_on_launching() && lane.queued_time() <= FIRST_CHUNK)
         };
-        tenant.unhurried = tenant.is_at_ease() && !tenant.lanes.iter().any(waits);
-        // Nor for one whose program goes on launching meanwhile: all of it in one turn costs one change, and not two.
+        // All that is launched in one turn costs one change, and not two.
+        tenant.unhurried = tenant.is_at_ease() && tenant.lanes.iter().all(launches);
+        // Nobody waits for a chunk that is still being filled; the longer it fills, the fewer switches.
         tenant.pressing = tenant.ready && !tenant.unhurried && (full || since >= tuning.ripe.saturating_mul(5));
     }
     for entitled in [true, false] {

@@ -330,6 +330,18 @@ fn who_is_fast_enough_and_goes_on_launching_is_not_given_a_turn_before_it_waits(
     assert!(turns * 10 <= bursts * 12, "{turns} turns for {bursts} bursts");
 }
 
+/// Then nothing ever says that it waits, but that it launches no more.
+#[test]
+fn who_looks_into_memory_for_the_end_of_its_work_has_its_part_of_its_lone_progress() {
+    let products = Program { burst: 0, ..Program::mm() };
+    for (burst, request) in [(100, 300), (200, 300), (200, 100)] {
+        let polls = Program { burst, polls: true, ..Program::small() };
+        let card = managed(&[(1000 - request, 1000, products), (request, 1000, polls)]);
+        let (done, alone) = (card.kernels()[1], unmanaged(&[(request, 1000, polls)]).kernels()[0]);
+        assert!(done * 1000 >= alone * u64::from(request - 20), "{done} of {alone} at {request}");
+    }
+}
+
 #[test]
 fn every_tenant_of_a_mixed_pair_makes_at_least_its_share_of_its_lone_progress() {
     use Program as P;

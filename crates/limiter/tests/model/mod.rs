@@ -275,7 +275,7 @@ impl Card {
             }
             t.in_burst += 1;
             if p.burst > 0 && t.in_burst >= p.burst {
-                for i in (0..t.streams.len()).filter(|_| managed) {
+                for i in (0..t.streams.len()).filter(|_| managed && !p.polls) {
                     t.end_chunk(i);
                 }
                 t.syncing = true;

@@ -39,6 +39,8 @@ pub(crate) struct Program {
     pub(crate) wide: Ns,
     /// CPU time of a boundary between two chunks.
     pub(crate) boundary: Ns,
+    /// It does not call the driver to synchronise, but looks into memory until its kernels are done: nobody ends its last chunk.
+    pub(crate) polls: bool,
 }
 
 impl Program {
@@ -63,6 +65,7 @@ impl Program {
             head: 0,
             wide: 0,
             boundary: 0,
+            polls: false,
         }
     }
 
