@@ -299,25 +299,24 @@ fn displaced(domain: &Domain, candidate: usize, now: Ns) -> Option<Vec<usize>> {
 
 fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     let tuning = &domain.tuning;
-    let host = &domain.tenants[owner];
+    let (host, next) = (&domain.tenants[owner], &domain.tenants[candidate]);
     let turn = now.saturating_sub(host.turn_began);
-    let ahead = rank(domain, candidate) > rank(domain, owner) || domain.tenants[candidate].is_fast_enough();
-    let lead = virt(domain, host).saturating_sub(virt(domain, &domain.tenants[candidate]));
+    let ahead = rank(domain, candidate) > rank(domain, owner) || next.is_fast_enough();
+    let lead = virt(domain, host).saturating_sub(virt(domain, next));
     let due = lead > i64::try_from(tuning.lead).unwrap_or(i64::MAX) && turn >= shortest_turn(domain, host);
     // A host that comes off badly by its guests keeps the card through its short gaps. So does one that is back before the card has
     // gone over to somebody else and back, unless that one's turn has come.
     let drain = match host.soon_back() {
         _ if ahead && host.grievance > GRIEVED && host.gap < tuning.anticipation => tuning.anticipation,
-        Some(soon) if !due || domain.tenants[candidate].unhurried => soon,
+        Some(soon) if !due || next.unhurried => soon,
         _ => tuning.drain,
     };
-    let next = &domain.tenants[candidate];
     let may_hurry = drain == tuning.drain && next.shares.request > 0 && !next.thought.mostly();
     let rests = may_hurry && is_about_to_rest(domain, host);
     let drained = now.saturating_sub(host.last_full) >= drain || rests;
     // What is left of the turn before may have to wait for the end of this one.
-    let served = host.thought.mostly() && completed(domain, owner) != host.done_before;
-    let turn_so_far = if served { now.saturating_sub(host.turn_given) } else { turn };
+    let served = completed(domain, owner) != host.done_before;
+    let turn_so_far = if served && host.thought.mostly() { now.saturating_sub(host.turn_given) } else { turn };
     if drained && turn_so_far >= tuning.ripe {
         return true;
     }
@@ -337,7 +336,6 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     }
     if host.guest {
         // Sent off before its first chunk is through, it would have kept the card from others for nothing.
-        let served = completed(domain, owner) != host.done_before;
         let short = chunk(domain, host) <= FIRST_CHUNK;
         let first = if short && !served { chunk(domain, host) } else { 0 };
         // Who only ever has a chunk at a time is never timed from end to end, and pays what nobody knows.
