@@ -1,8 +1,9 @@
 // What a boundary between two chunks costs: a stream write and a stream wait in one call, as the library puts them there, on a page of
 // the host; the gate is on another, which is only read, as a container's is. Told alone, and beside a program that waits at its gate
 // with work queued. In microseconds: of the GPU, and of the CPU.
-// boundary forms: the same of one operation alone, of both the other way round, in two calls, of a wait for a word of 64 bits, with the
-// write on a stream at the side, which waits for an event, with a memset in the place of the write, and between shorter kernels.
+// boundary forms: the same of one operation alone, of both the other way round, in two calls, of words of 64 bits, with both words on one
+// page, with the gate in the card's memory, with the write on a stream at the side, which waits for an event, with a memset in the place
+// of the write, and between shorter kernels.
 #include "spin.h"
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,22 +11,23 @@
 
 enum { KERNELS = 200, ROUNDS = 7 };
 static uint32_t kernel_us = 50;
-typedef struct { volatile uint32_t go, closed, completed, step; } Page;
+typedef struct { volatile uint32_t go, closed, completed, step, open; volatile uint64_t wide_completed; } Page;
 typedef struct { volatile uint32_t gate; volatile uint64_t wide_gate; } Gates;
-typedef enum { NOTHING, BOTH, WRITE, WAIT, TURNED_ROUND, WIDE, TWO_CALLS, AT_THE_SIDE, MEMSET } Form;
+typedef enum { NOTHING, BOTH, WRITE, WAIT, TURNED_ROUND, WIDE, WIDE_WRITE, ONE_PAGE, ON_CARD, TWO_CALLS, AT_THE_SIDE, MEMSET } Form;
 static Page *page;
 static const Gates *gates;
 static CUfunction spin;
 static CUstream stream, side;
 static CUevent event;
+static CUdeviceptr on_card;
 
 static CUstreamBatchMemOpParams operation(unsigned what, const volatile void *word, uint32_t value) {
   CUstreamBatchMemOpParams made;
   memset(&made, 0, sizeof made);
-  made.write.operation = what; // 1: wait, 2: write, 4: wait for 64 bits
+  made.write.operation = what; // 1: wait, 2: write, 4 and 5: the same of 64 bits
   made.write.address = (CUdeviceptr)(uintptr_t)word;
   made.write.value = value;
-  made.write.flags = what != 2; // a wait for what is equal. The driver refuses writes that are no memory barrier.
+  made.write.flags = what != 2 && what != 5; // a wait for what is equal. The driver refuses writes that are no memory barrier.
   return made;
 }
 
@@ -56,6 +58,8 @@ static void put(CUstream where, unsigned count, CUstreamBatchMemOpParams *operat
 static void boundary(Form form, uint32_t completed) {
   CUstreamBatchMemOpParams write = operation(2, &page->completed, completed), wait = operation(1, &gates->gate, 1);
   CUstreamBatchMemOpParams both[] = {write, wait}, turned_round[] = {wait, write}, wide[] = {write, operation(4, &gates->wide_gate, 1)};
+  CUstreamBatchMemOpParams wide_write[] = {operation(5, &page->wide_completed, completed), wait}, one_page[] = {write, operation(1, &page->open, 1)};
+  CUstreamBatchMemOpParams gate_on_card[] = {write, operation(1, (void *)(uintptr_t)on_card, 1)};
   switch (form) {
   case NOTHING: break;
   case BOTH: put(stream, 2, both); break;
@@ -63,6 +67,9 @@ static void boundary(Form form, uint32_t completed) {
   case WAIT: put(stream, 1, &wait); break;
   case TURNED_ROUND: put(stream, 2, turned_round); break;
   case WIDE: put(stream, 2, wide); break;
+  case WIDE_WRITE: put(stream, 2, wide_write); break;
+  case ONE_PAGE: put(stream, 2, one_page); break;
+  case ON_CARD: put(stream, 2, gate_on_card); break;
   case TWO_CALLS:
     put(stream, 1, &write);
     put(stream, 1, &wait);
@@ -136,6 +143,12 @@ int main(int argc, char **argv) {
     tell("wait", WAIT);
     tell("turned-round", TURNED_ROUND);
     tell("wide", WIDE);
+    page->open = 1;
+    MUST(cuMemAlloc_v2(&on_card, 4096));
+    MUST(cuMemsetD32Async(on_card, 1, 1, stream));
+    tell("wide-write", WIDE_WRITE);
+    tell("one-page", ONE_PAGE);
+    tell("on-card", ON_CARD);
     tell("two-calls", TWO_CALLS);
     tell("at-the-side", AT_THE_SIDE);
     tell("memset", MEMSET);

@@ -1,9 +1,11 @@
 """A tenant: PyTorch loops, told on standard input what to run. One line of JSON in, one out.
 
 {"prepare": kind}                         makes ready, and says what an iteration costs the GPU (by events, while alone)
-{"run": kind, "at": t, "seconds": s}      runs from t (CLOCK_MONOTONIC) for s seconds; with "on"/"off" in alternating spans
+{"run": kind, "at": t, "seconds": s}      runs from t (CLOCK_MONOTONIC) for s seconds; with "on"/"off" in alternating spans; with "timed"
+                                          says what an iteration takes the GPU there (by events, in the midst of a queue)
 """
 import json
+import statistics
 import sys
 import time
 
@@ -166,25 +168,36 @@ def prepare(kind):
     return {"prepared": kind, "ms_per_iteration": best}
 
 
-def run(kind, at, seconds, on=0.0, off=0.0):
+def run(kind, at, seconds, on=0.0, off=0.0, timed=False):
     step, sync = ready[kind]
+    begun, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    times = []
     time.sleep(max(0.0, at - time.monotonic()))
     marks, count, fastest = [], 0, 1e9
     while (now := time.monotonic()) - at < seconds:
         if on and (now - at) % (on + off) >= on:
             time.sleep(min((on + off) - (now - at) % (on + off), at + seconds - now))
             continue
-        for _ in range(sync):
-            step()
+        for i in range(sync):
+            if timed and i == sync // 2:
+                begun.record()
+                step()
+                ended.record()
+            else:
+                step()
         torch.cuda.synchronize()
         count += sync
         done = time.monotonic()
+        if timed:
+            times.append(begun.elapsed_time(ended))
         fastest = min(fastest, (done - now) / sync)
         marks.append((round(done - at, 4), count))
     took = time.monotonic() - at
     # A mark per hundredth of the time is plenty.
     thin = max(1, len(marks) // (int(seconds * 50) + 1))
-    return {"ran": kind, "count": count, "seconds": took, "fastest": fastest, "marks": marks[::thin] + marks[-1:]}
+    said = {"ran": kind, "count": count, "seconds": took, "fastest": fastest, "marks": marks[::thin] + marks[-1:]}
+    # A gate that was closed in between makes some of them long.
+    return said | ({"ms_per_iteration": statistics.median(times)} if times else {})
 
 
 def main():
@@ -196,7 +209,7 @@ def main():
             if "prepare" in order:
                 said = prepare(order["prepare"])
             else:
-                said = run(order["run"], order["at"], order["seconds"], order.get("on", 0.0), order.get("off", 0.0))
+                said = run(order["run"], order["at"], order["seconds"], order.get("on", 0.0), order.get("off", 0.0), order.get("timed", False))
         except Exception as error:  # told, and the next order is taken
             said = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(said), flush=True)
