@@ -313,7 +313,7 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     };
     let may_hurry = drain == tuning.drain && next.shares.request > 0 && !next.thought.mostly();
     let rests = may_hurry && is_about_to_rest(domain, host);
-    let drained = now.saturating_sub(host.last_full) >= drain || rests;
+    let drained = (now.saturating_sub(host.last_full) >= drain || rests) && !(ahead && submits_slowly(domain, host));
     // What is left of the turn before may have to wait for the end of this one.
     let served = completed(domain, owner) != host.done_before;
     let turn_so_far = if served && host.thought.mostly() { now.saturating_sub(host.turn_given) } else { turn };
@@ -352,6 +352,12 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     } else {
         due
     }
+}
+
+/// It works in several streams, so that it was kept back on the CPU and came to the card without a queue, and goes on submitting: where
+/// that is what it is bound by it never has a whole chunk for long, and would be sent off for a gap between any two.
+fn submits_slowly(domain: &Domain, tenant: &Tenant) -> bool {
+    tenant.lanes.iter().map(|&lane| &domain.lanes[lane]).any(|lane| lane.seen.is_broad() && lane.is_there())
 }
 
 /// It computes, has submitted nothing for some chunks, and waits for the last one, a short one, which runs on when the gate closes: it

@@ -112,6 +112,17 @@ fn recurrent_networks_at_30_and_70_each_have_their_part_of_their_lone_progress()
     }
 }
 
+/// Between two chunks it has nothing whole to do. Each time products went first, and the card had to go there and back.
+#[test]
+fn a_recurrent_network_keeps_the_card_while_it_submits() {
+    let tenants = [(700, 1000, Program::lstm()), (300, 1000, Program::mm())];
+    let card = managed(&tenants);
+    let (done, alone) = (card.kernels()[0], unmanaged(&tenants[..1]).kernels()[0]);
+    assert!(done * 1000 >= alone * 680, "{done} of {alone}");
+    let turns = card.domain.directives().map(|directive| directive.turns / SECONDS).max();
+    assert!(turns < Some(80), "{turns:?} turns a second");
+}
+
 #[test]
 fn nobody_waits_for_who_came_off_badly_and_rests() {
     let lstm = Program::lstm();
