@@ -313,7 +313,8 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     };
     let may_hurry = drain == tuning.drain && next.shares.request > 0 && !next.thought.mostly();
     let rests = may_hurry && is_about_to_rest(domain, host);
-    let drained = (now.saturating_sub(host.last_full) >= drain || rests) && !(ahead && submits_slowly(domain, host));
+    let keeps = ahead && !next.thought.mostly() && submits_slowly(domain, host);
+    let drained = (now.saturating_sub(host.last_full) >= drain || rests) && !keeps;
     // What is left of the turn before may have to wait for the end of this one.
     let served = completed(domain, owner) != host.done_before;
     let turn_so_far = if served && host.thought.mostly() { now.saturating_sub(host.turn_given) } else { turn };
