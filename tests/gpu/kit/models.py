@@ -23,6 +23,11 @@ def run(book, deadline, only):
             stage.unmanaged([job, "mm"], 4)
             stage.shared([(job, 500, 1000), ("mm", 500, 1000)], 8)
             stage.shared([(job, 700, 1000), ("mm", 300, 1000)], 8)
+        # Both bound by submitting, one in several streams and one that mostly thinks.
+        stage.native("small", 3)
+        stage.unmanaged(["lstm-t", "small"], 4)
+        stage.shared([("lstm-t", 500, 1000), ("small", 500, 1000)], 8)
+        stage.shared([("lstm-t", 700, 1000), ("small", 300, 1000)], 8)
         shares.rest(stage)
     finally:
         stage.end()
