@@ -6,10 +6,11 @@
 //!
 //! - **Turns.** While at most one tenant wants a card all gates are open. When several do, one owns the card. Tenants are ordered by
 //!   virtual time, GPU time used over request: who is furthest behind goes first. An owner that has drained its queue gives the card
-//!   up at once, unless it is usually back before the card could go over to somebody else and back, or is behind and still submits in
-//!   several streams, so that it had to come without a queue; an owner with work is preempted when it is ahead by more than [`Tuning::lead`], and not before [`Tuning::turn`], so that turns are long against a chunk. Who runs
-//!   ahead of its share in somebody's gap is a *guest* and leaves as soon as the host is back. A tenant with a request of zero is
-//!   always a guest. Who is much faster than promised and goes on launching takes the card from nobody until it stops.
+//!   up at once, unless it is usually back before the card could go over to somebody else and back, or is behind and still submits
+//!   in several streams, so that it had to come without a queue; an owner with work is preempted when it is ahead by more than
+//!   [`Tuning::lead`], and not before [`Tuning::turn`], so that turns are long against a chunk. Who runs ahead of its share in
+//!   somebody's gap is a *guest* and leaves as soon as the host is back. A tenant with a request of zero is always a guest. Who is
+//!   much faster than promised and goes on launching takes the card from nobody until it stops.
 //! - **Room.** Where the card rests between its tenants' work, or would if each were alone, all gates are open: turns would only cost
 //!   ([`slack`]). Where somebody comes off worse than promised by it, those who come off well wait. Programs of several streams, of which
 //!   nobody can tell, try both ([`trial`]).
