@@ -100,6 +100,11 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
                 tokio::time::sleep(lasts).await;
                 // On a fresh checkout the parts of the enforcement are still being built.
                 if let Some(proof) = shown {
+                    if let Some(state) = proof.unseen() {
+                        eprintln!(
+                            "the time is up; waiting for the enforcement ({state}; some minutes on a fresh checkout)"
+                        );
+                    }
                     proof.watched().await;
                 }
                 "it is time"

@@ -52,6 +52,11 @@ impl Proof {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What it does while not enough was seen.
+    pub(crate) fn unseen(&self) -> Option<String> {
+        (!*self.watched.borrow()).then(|| self.view().state)
+    }
+
     /// Resolves when enough was seen.
     pub(crate) async fn watched(&self) {
         // The sender is ours: this cannot fail while we wait.
