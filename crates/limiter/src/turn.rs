@@ -313,6 +313,7 @@ fn gives_way(domain: &Domain, owner: usize, candidate: usize, now: Ns) -> bool {
     };
     let may_hurry = drain == tuning.drain && next.shares.request > 0 && !next.thought.mostly();
     let rests = may_hurry && is_about_to_rest(domain, host);
+    // Who mostly thinks needs the card for a moment only, and is slow for as long as it waits.
     let keeps = ahead && !next.thought.mostly() && submits_slowly(domain, host);
     let drained = (now.saturating_sub(host.last_full) >= drain || rests) && !keeps;
     // What is left of the turn before may have to wait for the end of this one.
