@@ -1,4 +1,5 @@
 """Stage 3: the jobs that 4paradigm's benchmark has, each native, twice at once without Divvy, and twice at once at 50/50 under it."""
+import costs
 import shares
 
 # Name, training and inference; the loops themselves are in work.py, by the same names.
@@ -16,7 +17,7 @@ def run(book, deadline, only):
         stage.shared([("lstm-i", 300, 1000), ("lstm-i", 700, 1000)], 8)
         # Side by side two of these are as fast as they can be, and to hold 70 for one the other must wait: the sum is only told.
         stage.shared([("lstm-t", 300, 1000), ("lstm-t", 700, 1000)], 8, sum_asked=False)
-        stage.overhead("lstm-i")
+        costs.overhead(stage, "lstm-i")
         # Beside a program of one stream, which keeps a queue, they have turns.
         stage.native("mm", 3)
         for job in ("lstm-i", "lstm-t"):

@@ -11,16 +11,16 @@ import subprocess
 import time
 import typing
 
+import costs
 import nvml
-from tenants import HERE, LIBRARY, Arbiter, Gone, Tenant
+from figures import clear, longest_gap, parts_of, rate_of, show, slashes, surely
+from tenants import Arbiter, Gone, Tenant
 
 GPU_BOUND = ("mm", "graph", "long")
 TIMED_IN_COMPANY = ("mm",)  # one kernel, shorter than a chunk: a gate seldom falls between the events around it
 SETTLE = 0.7  # seconds at the beginning of a run that are not judged
-TURNS = 10  # of each process, native and held, one after the other
-LAUNCH_RUNS, COST_RUNS = 15, 5  # processes, each of many pairs of its own, for a launch and for a boundary
 ROUNDS = int(os.environ.get("ROUNDS", "12"))  # at least so many, of unmanaged and shared one after the other, of 0.7 s each
-MOST_ROUNDS, CLEAR = 30, 3.0  # more of them until the median is known within so many percent
+MOST_ROUNDS = 30  # more of them until the median is clear
 LONE_RATE = "each at least its request - 2 points of its lone rate"
 FULL = 102.0  # percent of alone: who is no faster in all without Divvy than alone has the card as its bottleneck
 
@@ -288,36 +288,6 @@ class Stage:
 
         self.trial(case, seconds, what)
 
-    def overhead(self, kind, seconds=6):
-        """Native and held in turns, so that clocks and temperature are the same for both, in several processes of each: one may be faster
-        than the next by a fiftieth for good, with or without the library, and a pair of them tells of the processes."""
-        case = f"overhead {kind}"
-
-        def what():
-            self.arbiter.set({tenant.name: (250, 1000) for tenant in self.held})
-            everybody, fastest = [t for pair in zip(self.held, self.free) for t in pair], {}
-            speeds = {tenant: [] for tenant in everybody}
-            for tenant in everybody:
-                tenant.prepare(kind)
-            for turn in range(TURNS):
-                rates = {}
-                for tenant in everybody[::1 if turn % 2 else -1]:
-                    tenant.tell({"run": kind, "at": time.monotonic() + 0.02, "seconds": 2 * seconds / TURNS / len(everybody)})
-                    said = tenant.hear(30)
-                    rates[tenant], fastest[tenant] = rate_of(said), min(said["fastest"], fastest.get(tenant, said["fastest"]))
-                for tenant, rate in rates.items():
-                    speeds[tenant].append(rate / statistics.mean(rates.values()))
-            held, free = ([statistics.median(speeds[t]) for t in tenants] for tenants in (self.held, self.free))
-            less = 100 * (1 - statistics.mean(held) / statistics.mean(free))
-            # Twice and a half the error of the difference of the two means: 95 of 100 cases, with so few processes.
-            sure = 2.5 * 100 * sum(statistics.variance(way) / len(way) for way in (held, free)) ** 0.5
-            best = 100 * (1 - min(fastest[t] for t in self.free) / min(fastest[t] for t in self.held))
-            told = (f"{less:+.2f} % in {len(held)} processes each way, surely {less - sure:+.2f} to {less + sure:+.2f}; native ones differ by"
-                    f" {100 * (max(free) / min(free) - 1):.2f} %; the fastest iterations of all {best:+.2f} %")
-            self.book.add(case, told, "<= 1 %", less - sure <= 1.0)
-
-        self.trial(case, 2 * seconds + TURNS * 0.4, what)
-
     def elasticity(self, seconds=12):
         case = "elasticity, 30 (limit 80) beside 50 that sleeps and wakes"
 
@@ -363,95 +333,6 @@ class Stage:
 
         self.trial(case, seconds, what)
 
-    def launch_cost(self):
-        case = "launch cost"
-
-        def what():
-            program = "/tmp/divvy-gpu-launch"
-            subprocess.run(["cc", "-std=gnu11", "-O2", "-o", program, os.path.join(HERE, "../c/launch.c"), "-ldl", "-lpthread"], check=True)
-            own_core = lambda: os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-            held = {"LD_PRELOAD": LIBRARY, "DIVVY_DIR": os.path.join(self.arbiter.folder, "a")}
-
-            def measure(env):
-                out = subprocess.run([program], env={**os.environ, **env}, capture_output=True, text=True, timeout=60, preexec_fn=own_core)
-                words = out.stdout.split()
-                return dict(zip(words[::2], map(float, words[1::2])))
-
-            # Without the library both halves of a pair are the driver's: what this says is how exact the others are.
-            ways = [("without the library", None), ("alone and unlimited", (500, 1000)), ("limited", (500, 999))]
-            runs = {label: [] for label, _ in ways}
-            for _ in range(LAUNCH_RUNS):
-                for label, shares in ways:  # in turns, for what a machine does to a process it does for a while
-                    if shares:
-                        self.arbiter.set({"a": shares})
-                        time.sleep(0.3)
-                    runs[label].append(measure(held if shares else {}))
-            for label, shares in ways:
-                said = runs[label]
-                more, least, most = surely([run["more"] for run in said])
-                told = (f"{more:+.1f} ns in the median of {LAUNCH_RUNS} processes, surely {least:+.1f} to {most:+.1f};"
-                        f" {statistics.median(run['native'] for run in said):.0f} native")
-                # Who is left out on one side only is no boundary: the library made it slow.
-                quick = all(run["library"] == 1 and run["quick"] > run["native-quick"] - 0.1 for run in said)
-                self.book.add(f"{case}, {label}", told, *(("<= 25 ns between boundaries", quick and more <= 25) if shares else ()))
-
-        self.trial(case, 4 * LAUNCH_RUNS, what)
-
-    def boundary_cost(self):
-        case = "boundary cost"
-
-        def what():
-            program = "/tmp/divvy-gpu-boundary"
-            subprocess.run(["cc", "-std=gnu11", "-O2", "-o", program, os.path.join(HERE, "../c/boundary.c"), "-ldl", "-lpthread"], check=True)
-            runs = []
-            for _ in range(COST_RUNS):
-                words = subprocess.run([program], capture_output=True, text=True, timeout=60).stdout.split()
-                runs.append([float(us) for us in words[1:3] + words[4:6]])
-            each = list(zip(*runs))
-            alone_gpu, alone_cpu, beside_gpu, beside_cpu = middle = [statistics.median(us) for us in each]
-            told = (f"{alone_gpu:.2f} us of the GPU and {alone_cpu:.1f} of the CPU; beside somebody who waits {beside_gpu:.2f} and {beside_cpu:.1f};"
-                    f" medians of {COST_RUNS} processes, of the GPU from {min(each[0] + each[2]):.2f} to {max(each[0] + each[2]):.2f}")
-            self.book.add(case, told, "<= 3 us of each", max(middle) <= 3.0)
-
-        self.trial(case, 3 * COST_RUNS, what)
-
-
-def rate_of(said):
-    return said["count"] / said["seconds"]
-
-
-def surely(values):
-    """The median, and the values between which the true one is in 95 of 100 cases, by rank."""
-    values = sorted(values)
-    off = 0.98 * len(values) ** 0.5
-    rank = lambda r: values[min(len(values) - 1, max(0, round(r)))]
-    middle = (len(values) - 1) / 2
-    return statistics.median(values), rank(middle - off), rank(middle + off)
-
-
-def clear(ratios):
-    _, low, high = surely(ratios)
-    return high - low <= CLEAR
-
-
-def parts_of(values):
-    total = sum(values) or 1
-    return [100 * v / total for v in values]
-
-
-def slashes(values):
-    return "/".join(show(v) for v in values)
-
-
-def show(value):
-    return "?" if value is None else f"{value:.1f}"
-
-
-def longest_gap(marks, begin, end):
-    times = [t for t, _ in marks if begin <= t <= end]
-    edges = [begin] + times + [end]
-    return max(b - a for a, b in zip(edges, edges[1:])) if times else end - begin
-
 
 def run(book, deadline, only):
     stage = Stage(book, deadline, only)
@@ -471,7 +352,7 @@ def run(book, deadline, only):
         stage.unmanaged(["mm"] * 4)
         stage.shared([("mm", 100, 1000), ("mm", 200, 1000), ("mm", 300, 1000), ("mm", 400, 1000)])
         for kind in ("mm", "small", "resnet"):
-            stage.overhead(kind)
+            costs.overhead(stage, kind)
         stage.killed("killed")
         stage.shared([("mm", 500, 1000), ("mm", 500, 1000)])
         for kind in ("graph", "long", "decode"):
@@ -489,10 +370,10 @@ def run(book, deadline, only):
         stage.shared([("resnet", 700, 1000), ("mm", 300, 1000)], 8)
         stage.shared([("graph", 100, 1000), ("graph", 900, 1000)], 8)
         stage.shared([("long", 100, 1000), ("long", 900, 1000)], 8)
-        stage.launch_cost()
-        stage.boundary_cost()
+        costs.launch_cost(stage)
+        costs.boundary_cost(stage)
         for kind in ("graph", "decode"):
-            stage.overhead(kind)
+            costs.overhead(stage, kind)
         stage.lone("small", 300)
         stage.lone("resnet", 300)
         stage.killed("stopped")
