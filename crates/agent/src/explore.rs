@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::cgroup;
 use crate::device::{Seen, Sign, Usage, links};
 use crate::health::{Health, Policy};
+use crate::home;
 use crate::node::{Node, mark};
 use crate::publish::NodeView;
 use crate::ward::{Told, Ward};
@@ -111,7 +112,7 @@ fn read_notes(path: &Path) -> Health {
 }
 
 fn write_notes(path: &Path, health: &Health) {
-    let written = serde_json::to_vec(health).map_err(std::io::Error::from).and_then(|text| std::fs::write(path, text));
+    let written = serde_json::to_vec(health).map_err(std::io::Error::from).and_then(|text| home::write(path, &text));
     if let Err(error) = written {
         tracing::warn!(%error, "cannot write down which devices are sick");
     }

@@ -189,7 +189,8 @@ fn plain(name: &str) -> io::Result<&str> {
     if fits { Ok(name) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is no name"))) }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file whole or not at all.
+pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let half = path.with_extension("part");
     fs::write(&half, bytes)?;
     fs::rename(half, path)

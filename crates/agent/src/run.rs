@@ -157,7 +157,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let (patches, orders) = Patches::new();
     let kubelet = Kubelet::new(&args.plugins, &args.pod_resources);
     let runtime = Runtime::new(&args.cri);
-    let slots = Slots::new(args.slots);
+    let slots = Slots::open(args.run.join("slots.json"), args.slots);
     let nonsense = Nonsense::default();
     let health = Health::new();
     let plugin = Plugin {

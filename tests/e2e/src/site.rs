@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -27,6 +28,8 @@ pub const GREEDY: &str = "divvy.test/greedy:1";
 pub const CUDA: &str = "divvy.test/cuda:1";
 /// Cards of the node.
 pub const CARDS: [&str; 2] = ["GPU-00000000-0000-4000-8000-000000000000", "GPU-00000000-0000-4000-8000-000000000001"];
+/// Where the kubelet writes down devices, and who has them.
+const CHECKPOINT: &str = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint";
 /// The machine that the fake driver simulates. Shares are held, so time is simulated too.
 const MACHINE: &str = "H200 memory=100GiB uuid=GPU-00000000-0000-4000-8000-000000000000; \
     H200 memory=100GiB uuid=GPU-00000000-0000-4000-8000-000000000001";
@@ -140,11 +143,14 @@ impl Site {
         GateReader::open(&folder).unwrap().config().1
     }
 
+    fn kubelet_notes(&self) -> Value {
+        let text: Value = serde_json::from_slice(&fs::read(self.on_node(CHECKPOINT)).unwrap()).unwrap();
+        text["Data"].clone()
+    }
+
     /// What the kubelet has written down: by pod uid and container, the ids.
     pub fn checkpoint(&self) -> BTreeMap<(String, String), Vec<String>> {
-        let file = self.on_node("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint");
-        let text: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
-        let entries = text["Data"]["PodDeviceEntries"].as_array().cloned().unwrap_or_default();
+        let entries = self.kubelet_notes()["PodDeviceEntries"].as_array().cloned().unwrap_or_default();
         let word = |v: &Value| v.as_str().unwrap().to_owned();
         let ids = |v: &Value| v["-1"].as_array().unwrap().iter().map(word).collect();
         entries.iter().map(|e| ((word(&e["PodUID"]), word(&e["ContainerName"])), ids(&e["DeviceIDs"]))).collect()
@@ -198,6 +204,23 @@ impl Site {
         self.agent.start().unwrap();
         self.listened();
         admin.wait("node", "node-0", SOON, slots(false)).unwrap_or_else(|e| panic!("{e:#}\n{}", self.agent_log()));
+    }
+
+    /// Does something that makes the agent register anew, and waits until the kubelet has taken its slots. Works on a node
+    /// that is cut off too: the kubelet writes down what it took.
+    pub fn registers_anew(&self, act: impl FnOnce(&Site)) {
+        let registered = || self.agent_log().matches("registered with the kubelet").count();
+        let written = || fs::metadata(self.on_node(CHECKPOINT)).map(|m| (m.ino(), m.mtime(), m.mtime_nsec())).ok();
+        let before = (registered(), written());
+        act(self);
+        eventually("the kubelet has taken the agent's slots", SOON, || {
+            anyhow::ensure!(registered() > before.0, "not registered yet");
+            anyhow::ensure!(written() != before.1, "registered, and not taken yet");
+            let slots = &self.kubelet_notes()["RegisteredDevices"][keys::SLOT];
+            anyhow::ensure!(slots.as_array().is_some_and(|s| !s.is_empty()), "registered without slots: {slots}");
+            Ok(())
+        })
+        .unwrap_or_else(|e| panic!("{e:#}\n{}", self.agent_log()));
     }
 
     /// Tells the CUDA program in a container what to do; its answers.

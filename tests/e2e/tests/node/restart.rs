@@ -52,18 +52,6 @@ fn without_an_agent_a_container_does_not_come_back_and_with_it_it_has_its_grant(
     assert_eq!(visible(&kubectl, "greedy"), format!("NVIDIA_VISIBLE_DEVICES={}", CARDS[0]));
 }
 
-/// Does something that makes the agent register with the kubelet again, and waits for that.
-fn after_one_more_registration(site: &mut Site, act: impl FnOnce(&mut Site)) {
-    let registered = |s: &Site| s.agent_log().matches("registered with the kubelet").count();
-    let before = registered(site);
-    act(site);
-    eventually("the agent registers with the kubelet", SOON, || {
-        anyhow::ensure!(registered(site) > before, "not yet");
-        Ok(())
-    })
-    .unwrap();
-}
-
 #[test]
 fn al_24_containers_run_on_while_agent_kubelet_and_runtime_are_restarted() {
     let mut site = site();
@@ -73,11 +61,11 @@ fn al_24_containers_run_on_while_agent_kubelet_and_runtime_are_restarted() {
         .unwrap();
     let steady = kubectl.wait("pod", "steady", SOON, runs).unwrap();
     let gate = site.gate(&uid(&steady), "main");
-    after_one_more_registration(&mut site, |site| {
+    site.registers_anew(|site| {
         site.agent.kill().unwrap();
         site.agent.start().unwrap();
     });
-    after_one_more_registration(&mut site, |site| site.cluster.nodes()[0].kubelet.restart().unwrap());
+    site.registers_anew(|site| site.cluster.nodes()[0].kubelet.restart().unwrap());
     site.cluster.nodes()[0].containerd.stop().unwrap();
     site.cluster.nodes()[0].start_containerd().unwrap();
     // What was held before the restarts is held after them.
