@@ -12,6 +12,7 @@
 //! hold        arbiter/ and registry hold containers to their shares; keeper/ does when they are gone
 //! explore     looks at devices again and again   health, ward, owners   judges them, and tells
 //! usage, journal/   what was held and used     ops, metrics/   the port that tells it
+//! publish     the inventory on the node object   farewell   takes it back before the agent goes
 //! resize      a grant changes while it is held
 //! shim/       carries it in by CRI           promise         what the dialect's system promised
 //! nonsense    what was said to sockets and made no sense
@@ -24,6 +25,7 @@ pub mod edits;
 pub mod events;
 pub mod evict;
 pub mod explore;
+pub mod farewell;
 pub mod health;
 pub mod hold;
 pub mod home;

@@ -66,6 +66,8 @@ struct State {
     refused: BTreeMap<PodUid, String>,
     /// Resources that other device plugins offer here.
     taken: BTreeSet<String>,
+    /// This agent was told to stop.
+    leaving: bool,
 }
 
 /// The node.
@@ -161,6 +163,17 @@ impl Node {
             drop(state);
             self.note_change();
         }
+    }
+
+    /// Was this agent told to stop?
+    pub fn is_leaving(&self) -> bool {
+        self.state().leaving
+    }
+
+    /// Notes that this agent was told to stop.
+    pub fn leave(&self) {
+        self.state().leaving = true;
+        self.note_change();
     }
 
     /// A copy of the ledger.

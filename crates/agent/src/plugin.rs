@@ -96,7 +96,10 @@ impl Plugin {
     }
 
     async fn pre_start(&self, ids: BTreeSet<String>) -> Result<(), Status> {
-        let (uid, container) = self.identify(&ids).await?;
+        let known = self.identify(&ids).await;
+        let (uid, container) = known.inspect_err(|status| {
+            tracing::warn!(?ids, reason = status.message(), "nobody knows yet who is about to start");
+        })?;
         let slots: Vec<String> = ids.into_iter().collect();
         let edits = match self.node.prepare(&uid, &container, &slots).await {
             Ok(edits) => edits,

@@ -18,6 +18,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::watch;
 
+use crate::farewell;
 use crate::inventory::Facts;
 use crate::node::Node;
 use crate::ops::Reach;
@@ -149,7 +150,7 @@ async fn write_once(
     if !node.is_explored() {
         return Ok(());
     }
-    let (devices, refused, foreign, driver) = (node.devices(), node.refused(), node.foreign(), node.driver());
+    let (devices, refused, foreign, driver) = (farewell::offered(node), node.refused(), node.foreign(), node.driver());
     let style = node.style;
     let facts = Facts {
         devices: &devices,
@@ -162,6 +163,10 @@ async fn write_once(
         let patch = json!({"metadata": {"annotations": {keys::INVENTORY: text}}});
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         tracing::info!(devices = devices.len(), refused = refused.len(), "inventory written");
+    }
+    if node.is_leaving() {
+        // What the kubelet judges arrivals by stays as it is.
+        return Ok(());
     }
     let taken = node.taken();
     let missing: BTreeMap<String, String> = facts

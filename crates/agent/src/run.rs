@@ -17,6 +17,7 @@ use crate::device::{self, Settings};
 use crate::events::Events;
 use crate::evict::Evictions;
 use crate::explore::Explorer;
+use crate::farewell;
 use crate::health::Policy;
 use crate::hold::Hold;
 use crate::home::Home;
@@ -185,6 +186,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     );
     let reached = Reach { listens: listener.local_addr()?, host: args.host.clone() };
     let publish = publish::publish(client.clone(), args.node.clone(), node.clone(), reached, view.subscribe(), stop());
+    let farewell = farewell::say(node.clone(), view.subscribe());
     let look = Duration::from_secs(args.look.max(1));
     let (owners, known_owners) = watch::channel(None);
     let (usage, known_usage) = watch::channel(Vec::new());
@@ -245,7 +247,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tasks.add("resize", resize);
     tasks.add("port", tell);
     tasks.add("journal", cut);
-    tasks.run().await
+    tasks.run_with_farewell(farewell).await
 }
 
 /// Cuts the journal as far as it has been stored elsewhere.

@@ -1,17 +1,20 @@
 //! Small values for tests.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use divvy_core::ask::Role;
-use divvy_core::device::{DeviceKind, Isolation};
+use divvy_core::device::{DeviceKind, Isolation, MemoryUnit};
 use divvy_core::grant::{ContainerGrant, Grant, Slice};
 use divvy_core::id::{DeviceId, PodKey};
 use divvy_core::units::{Bytes, Share};
 
 use crate::device::Settings;
+use crate::home::Home;
 use crate::identity::Seen;
-use crate::pods::PodView;
+use crate::inventory::{Advertise, Style};
+use crate::node::Node;
+use crate::pods::{PodView, Pods};
 
 pub(crate) fn slice(device: &DeviceId, memory: Bytes, share: u32) -> Slice {
     Slice {
@@ -64,4 +67,12 @@ pub(crate) fn pod() -> PodView {
         devices_bad: None,
         manifest: Arc::default(),
     }
+}
+
+/// A node in a folder, without devices.
+pub(crate) fn node(dir: &Path) -> Arc<Node> {
+    let home = Home::open(&dir.join("run")).unwrap();
+    let style =
+        Style { advertise: Advertise::Native, memory_unit: MemoryUnit::GiB, slots_per_device: 1, context: Bytes::ZERO };
+    Arc::new(Node::new("n".into(), style, Pods::default(), Vec::new(), home, None, dir.join("cdi")).unwrap())
 }

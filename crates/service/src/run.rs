@@ -66,6 +66,17 @@ impl Tasks {
         self.run_until(signal).await
     }
 
+    /// The same, with something to do at a signal while every task still works.
+    pub async fn run_with_farewell(self, farewell: impl Future<Output = ()>) -> anyhow::Result<()> {
+        let signal = signal()?;
+        let end = async {
+            let why = signal.await;
+            farewell.await;
+            why
+        };
+        self.run_until(end).await
+    }
+
     /// Runs until `end` resolves or the first task ends: what [`Tasks::run`] does, for processes that host several services.
     pub async fn run_until(mut self, end: impl Future<Output = &'static str>) -> anyhow::Result<()> {
         let first = tokio::select! {

@@ -153,25 +153,10 @@ async fn answer(node: &Arc<Node>, events: &Events, question: &Question) -> Answe
 
 #[cfg(test)]
 mod tests {
-    use divvy_core::device::MemoryUnit;
-    use divvy_core::units::Bytes;
     use divvy_service::Tasks;
 
     use super::*;
-    use crate::home::Home;
-    use crate::inventory::{Advertise, Style};
-    use crate::pods::Pods;
-
-    fn node(dir: &Path) -> Arc<Node> {
-        let home = Home::open(&dir.join("run")).unwrap();
-        let style = Style {
-            advertise: Advertise::Native,
-            memory_unit: MemoryUnit::GiB,
-            slots_per_device: 1,
-            context: Bytes::ZERO,
-        };
-        Arc::new(Node::new("n".into(), style, Pods::default(), Vec::new(), home, None, dir.join("cdi")).unwrap())
-    }
+    use crate::testing::node;
 
     #[tokio::test]
     async fn nonsense_is_refused_counted_and_survived() {

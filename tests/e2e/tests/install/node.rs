@@ -168,6 +168,41 @@ fn fraction() -> Value {
     })
 }
 
+/// Replaces the agent while pods keep coming: none of them is lost, though no slots are here for a while, and the kubelet turns away for
+/// good whom it meets then. Nobody would make these pods anew.
+fn arrivals_outlive_the_agent(admin: &Kubectl, space: &Kubectl) {
+    let arrival = |name: &str| {
+        let mut pod = fraction();
+        pod["metadata"]["name"] = json!(name);
+        pod["spec"]["containers"][0]["command"] = json!(["true"]);
+        pod["spec"]["containers"][0]["resources"]["limits"] =
+            json!({(keys::GPU_SHARE): "1", (keys::GPU_MEMORY): "64Mi"});
+        pod.to_string()
+    };
+    let arrived = thread::scope(|scope| {
+        let replacing = scope.spawn(|| {
+            admin.in_namespace(NAMESPACE).say(&["rollout", "restart", "daemonset/divvy-agent"]).unwrap();
+            all_ready(admin);
+        });
+        let mut arrived = Vec::new();
+        while !replacing.is_finished() {
+            let name = format!("arrival-{}", arrived.len());
+            space.create(&arrival(&name)).unwrap();
+            arrived.push(name);
+            // A node has room for a hundred or so.
+            thread::sleep(Duration::from_millis(200));
+        }
+        replacing.join().unwrap();
+        arrived
+    });
+    for name in &arrived {
+        let ended = |pod: &Value| ["Succeeded", "Failed"].map(Value::from).contains(&pod["status"]["phase"]);
+        let pod = space.wait("pod", name, SOON, ended).unwrap_or_else(|e| panic!("{e:#}\n{}", space.story()));
+        assert_eq!(pod["status"]["phase"], "Succeeded", "{name}: {}", pod["status"]);
+    }
+    println!("{} pods arrived while the agent was replaced, and each of them ran", arrived.len());
+}
+
 /// What the dashboard's pod answers to the owner of a token.
 fn dashboard(admin: &Kubectl, token: &str) -> anyhow::Result<Value> {
     let system = admin.in_namespace(NAMESPACE);
@@ -273,6 +308,7 @@ fn helm_installs_upgrades_and_removes_while_a_gpu_loop_runs_on() {
     assert!(!same("agent") && !same("controller"), "the upgrade replaced nothing: {before:?} {after:?}");
     assert!(same("keeper"), "an upgrade leaves the keeper alone: {before:?} {after:?}");
     goes_on(&cluster, Duration::from_secs(1));
+    arrivals_outlive_the_agent(admin, &space);
 
     let removal = longest_pause(&cluster, || {
         helm(Some(&kubeconfig), &["uninstall", "divvy", "--namespace", NAMESPACE, "--wait"]);
