@@ -26,13 +26,14 @@ while True:
     line, _ = listener.accept()
     kept.append(line)
     pid = struct.unpack('iII', line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    farewell = 'hung up'
     while manner == 'answer':
         try:
             frame = line.recv(65536)
         except ConnectionResetError:
-            frame = b'' # it did not wait for our welcome
+            frame, farewell = b'', 'did not wait for our welcome'
         if not frame:
-            print('hung up', pid, flush=True)
+            print(farewell, pid, flush=True)
             line.close()
             break
         magic, kind, length = struct.unpack_from('<III', frame)
@@ -42,7 +43,7 @@ while True:
             try:
                 line.send(struct.pack('<IIIIIQ', magic, 2, 16, 0, pid, 1))
             except BrokenPipeError:
-                pass
+                farewell = 'did not wait for our welcome'
         else:
             what, device, value, more = struct.unpack_from('<IIQQ', frame, 12)
             print('event', what, device, value, more, flush=True)
@@ -71,12 +72,23 @@ fn a_process_says_who_it_is_once_and_what_it_was_refused_and_keeps_no_connection
     let child = machine.inside(&container, kit("limit")).arg("plain").stdout(Stdio::null()).spawn().expect("starts");
     let pid = child.id();
     let child = Running(child);
-    assert_eq!(next(&mut lines), format!("hello {pid} {pid} 0 1"));
-    assert_eq!(next(&mut lines), format!("hung up {pid}"));
+    let (hello, hung_up) = (format!("hello {pid} {pid} 0 1"), format!("hung up {pid}"));
+    let impatient = format!("did not wait for our welcome {pid}");
+    // Where the machine stands still for a tenth of a second nobody is welcomed in time, and introduces itself again.
+    let (mut welcomed, mut late) = (0, 0);
+    let event = loop {
+        assert_eq!(next(&mut lines), hello);
+        let line = next(&mut lines);
+        match line {
+            _ if line == hung_up => welcomed += 1,
+            _ if line == impatient => late += 1,
+            event => break event,
+        }
+    };
+    assert!(welcomed == 1 || (welcomed == 0 && late > 0), "{welcomed} introductions, and {late} that were not heard");
     // The first refusal is told, with what was asked for and what is in use; those right after it are not.
-    assert_eq!(next(&mut lines), format!("hello {pid} {pid} 0 1"));
-    assert_eq!(next(&mut lines), format!("event 1 0 {} 0", GIB + 512));
-    assert_eq!(next(&mut lines), format!("hung up {pid}"));
+    assert_eq!(event, format!("event 1 0 {} 0", GIB + 512));
+    assert!([hung_up, impatient].contains(&next(&mut lines)));
     child.end();
 }
 
