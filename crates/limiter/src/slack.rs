@@ -19,7 +19,7 @@ const DEEP: Ns = 1_000_000;
 const KEPT: u64 = 200;
 
 /// Programs of several streams are kept back on the CPU while it is not their turn, and cannot submit meanwhile. Where all are of that
-/// kind for this part of the time ...
+/// kind, or mostly think, for this part of the time ...
 const BROAD: u64 = 800;
 /// ... and the card has full chunks to do for less than this part of it, submitting seems to be what takes them so long, and turns would
 /// only make it longer. In company each waits for the others' work, and neither its queue nor how busy the card is says more: it stays
@@ -53,7 +53,7 @@ pub(crate) struct Slack {
     deep: Ns,
     /// Time since in which the card had full chunks to do.
     full: Ns,
-    /// Time since in which all who worked did in several streams.
+    /// Time since in which all who worked did in several streams, or mostly think.
     broad: Ns,
     /// Who comes off well waits for who does not.
     yields: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Load {
     pub(crate) queued: Ns,
     /// Full chunks wait behind open gates.
     pub(crate) full: bool,
-    /// All who work do in several streams.
+    /// All who work do in several streams, or mostly think.
     pub(crate) broad: bool,
     /// So much somebody has missed of what it was promised.
     pub(crate) missed: Ns,

@@ -17,6 +17,11 @@ const THERE_AND_BACK: Ns = 300_000;
 /// A gap of this length is as good as any longer one.
 const LONG_GAP: Ns = 2_000_000;
 
+/// Who alone would keep a card busy for less than this part of the time, in thousandths, mostly thinks ...
+const THINKS: u64 = 500;
+/// ... or still does.
+const THINKS_STILL: u64 = 750;
+
 /// A guest's first chunk is waited for, if it takes no longer than this.
 const FIRST_CHUNK: Ns = 1_000_000;
 /// So long a turn waits for what is left of the one before, and for two of its chunks where those are long.
@@ -146,7 +151,11 @@ pub(crate) fn decide(domain: &mut Domain, now: Ns) {
             busy: domain.books[card].so_far(),
             queued: lanes().map(Lane::queued_time).sum(),
             full: lanes().any(|lane| lane.open && lane.seen.queued > 0),
-            broad: lanes().filter(|lane| lane.has_work()).all(|lane| lane.seen.is_broad()),
+            broad: lanes().filter(|lane| lane.has_work()).all(|lane| {
+                // Who mostly thinks is bound by submitting, too; in company its work seems to be more than it is.
+                let most = if domain.slack[card].is_there() { THINKS_STILL } else { THINKS };
+                lane.seen.is_broad() || domain.tenants[lane.tenant].thought.demand() < most
+            }),
             demand: lanes()
                 .map(|lane| &domain.tenants[lane.tenant])
                 .filter(|tenant| tenant.wants && !tenant.gone)

@@ -86,6 +86,25 @@ fn recurrent_networks_at_50_and_50_are_as_fast_as_without_an_arbiter() {
     }
 }
 
+/// ... beside small kernels of one stream, too: both are bound by submitting, and in turns they made four fifths of what they make here.
+#[test]
+fn a_recurrent_network_beside_small_kernels_is_nearly_as_fast_as_without_an_arbiter() {
+    for (launch, request) in [(9 * US, 300), (9 * US, 500), (11 * US, 500)] {
+        let lstm = Program { launch, ..Program::lstm() };
+        let tenants = [(request, 1000, lstm), (1000 - request, 1000, Program::small())];
+        let alone = tenants.map(|tenant| unmanaged(&[tenant]).kernels()[0]);
+        let speeds = |card: &Card| -> Vec<u64> {
+            card.kernels().iter().zip(alone).map(|(&done, alone)| done * 1000 / alone).collect()
+        };
+        let [ours, plain] = [managed(&tenants), unmanaged(&tenants)].map(|card| speeds(&card));
+        let [all, plain_all] = [&ours, &plain].map(|speeds| speeds.iter().sum::<u64>());
+        assert!(all * 100 >= plain_all * 95, "{ours:?} against {plain:?} at {request}");
+        for ((request, ..), speed) in tenants.iter().zip(&ours) {
+            assert!(*speed + 20 >= u64::from(*request), "{ours:?} of alone at {request}");
+        }
+    }
+}
+
 /// ... and others look so when they begin, and get more done in turns. Nobody knows before it was tried.
 #[test]
 fn recurrent_networks_that_are_faster_in_turns_have_turns() {

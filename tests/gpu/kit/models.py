@@ -29,6 +29,7 @@ def run(book, deadline, only):
         stage.unmanaged(["lstm-t", "small"], 4)
         stage.shared([("lstm-t", 500, 1000), ("small", 500, 1000)], 8)
         stage.shared([("lstm-t", 700, 1000), ("small", 300, 1000)], 8)
+        stage.shared([("lstm-t", 300, 1000), ("small", 700, 1000)], 8)
         shares.rest(stage)
     finally:
         stage.end()

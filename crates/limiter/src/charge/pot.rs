@@ -101,10 +101,10 @@ impl Books {
     pub(super) fn share_out(&mut self, lanes: &mut [Lane], mine: &[usize], over: bool) {
         let (pot, sure) = (self.pot, self.pot.saturating_sub(self.gap));
         let gaps = self.gap > pot / GAPPY;
-        // Programs of several streams beside each other: their chunks end when they like, and say little.
+        // A program of several streams beside others: its chunks end when they like, and say little.
         let beside = |lane: &Lane| lane.open && lane.account.pot.takes_part;
         let side_by_side = mine.iter().filter(|&&i| beside(&lanes[i])).count() > 1
-            && mine.iter().filter(|&&i| beside(&lanes[i])).all(|&i| lanes[i].seen.is_broad());
+            && mine.iter().any(|&i| beside(&lanes[i]) && lanes[i].seen.is_broad());
         if !gaps && !side_by_side {
             doubt_who_took_longer(lanes, mine, pot);
         }
@@ -254,7 +254,7 @@ struct PotEnd {
     gaps: bool,
     /// Nobody is in the middle of a chunk that began in it.
     over: bool,
-    /// Programs of several streams shared it beside each other.
+    /// Programs shared it side by side, one of several streams among them.
     side_by_side: bool,
 }
 
