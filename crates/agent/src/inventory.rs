@@ -9,7 +9,7 @@ use divvy_core::keys;
 use divvy_core::units::Bytes;
 use divvy_dialects::node::emulate_node;
 
-/// Whose resource names the node's status shows besides our own.
+/// Whose resource names the node's status shows besides our own, and whose annotations the node carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Advertise {
     /// Ours alone.
@@ -74,6 +74,14 @@ impl Facts<'_> {
             capacity.insert(keys::GPU_SHARE.into(), cards.iter().map(|d| u64::from(d.bookable_share().0)).sum());
         }
         capacity
+    }
+
+    /// Annotations in which the emulated systems' tools look for the node's devices.
+    pub fn annotations(&self, node: &str, style: Style) -> BTreeMap<String, String> {
+        match style.advertise {
+            Advertise::Native => BTreeMap::new(),
+            Advertise::All => emulate_node(node, &self.inventory(0)).annotations,
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! Writes the inventory to the node object, whenever it differs from what stands there, and follows that object: people cordon
-//! devices by an annotation, and a restarted kubelet forgets extended resources.
+//! Writes the inventory to the node object, whenever it differs from what stands there, and with it what the emulated systems' tools
+//! read there ([`emulated`]); and follows that object: people cordon devices by an annotation, and a restarted kubelet forgets extended
+//! resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,6 +24,10 @@ use crate::inventory::Facts;
 use crate::node::Node;
 use crate::ops::Reach;
 
+pub mod emulated;
+
+use emulated::Shown;
+
 /// Several changes at once become one write.
 const GATHER: Duration = Duration::from_millis(100);
 /// After a failed write.
@@ -41,6 +46,8 @@ pub struct NodeView {
     pub agent: Option<String>,
     /// The inventory annotation as it stands.
     pub inventory: Option<String>,
+    /// What the emulated systems' tools read, as it stands.
+    pub emulated: BTreeMap<&'static str, Shown>,
     /// Capacities as they stand.
     pub capacity: BTreeMap<String, String>,
 }
@@ -62,6 +69,7 @@ impl NodeView {
             address: addresses.flatten().find(|a| a.type_ == "InternalIP").map(|a| a.address.clone()),
             agent: read(keys::AGENT).cloned(),
             inventory: read(keys::INVENTORY).cloned(),
+            emulated: emulated::standing(node),
             capacity: capacity.into_iter().flatten().map(|(k, v)| (k.clone(), v.0.clone())).collect(),
         }
     }
@@ -159,16 +167,24 @@ async fn write_once(
         refused: &refused,
         foreign: &foreign,
     };
-    if let Some(text) = next(&facts, stands.inventory.as_deref()) {
-        let patch = json!({"metadata": {"annotations": {keys::INVENTORY: text}}});
-        api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+    let taken = node.taken();
+    let inventory = next(&facts, stands.inventory.as_deref());
+    let mut annotations = emulated::changes(&facts.annotations(name, style), &stands.emulated, &taken);
+    let is_news = inventory.is_some();
+    annotations.extend(inventory.map(|text| (keys::INVENTORY, Some(text))));
+    if !annotations.is_empty() {
+        let patch = json!({"metadata": {"annotations": annotations}});
+        // Under a name of ours: it tells a restarted agent which of them are its own.
+        let params = PatchParams { field_manager: Some(emulated::WRITER.into()), ..PatchParams::default() };
+        api.patch(name, &params, &Patch::Merge(patch)).await?;
+    }
+    if is_news {
         tracing::info!(devices = devices.len(), refused = refused.len(), "inventory written");
     }
     if node.is_leaving() {
         // What the kubelet judges arrivals by stays as it is.
         return Ok(());
     }
-    let taken = node.taken();
     let missing: BTreeMap<String, String> = facts
         .capacity(name, style)
         .into_iter()
@@ -215,7 +231,65 @@ mod tests {
     use divvy_core::device::{Device, MemoryUnit};
     use divvy_core::units::Bytes;
 
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use kube::client::Body;
+    use serde_json::Value;
+
     use super::*;
+    use crate::inventory::Advertise;
+    use crate::testing;
+
+    /// An API server that notes what is patched under which address.
+    fn recorder() -> (Api<NodeObject>, Arc<Mutex<Vec<(String, Value)>>>) {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let notes = heard.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let notes = notes.clone();
+            async move {
+                let address = request.uri().to_string();
+                let body = request.into_body().collect_bytes().await.unwrap();
+                notes.lock().unwrap().push((address, serde_json::from_slice(&body).unwrap()));
+                let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+                Ok::<_, Infallible>(http::Response::new(Body::from(node.to_string().into_bytes())))
+            }
+        });
+        (Api::all(Client::new(service, "default")), heard)
+    }
+
+    #[tokio::test]
+    async fn fp_11_fp_18_registers_come_to_the_node_with_the_inventory_and_go_when_only_our_own_names_are_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut node = testing::node(folder.path());
+        let mut card = Device::gpu("G0", 0, "T4", Bytes::mib(16384));
+        card.bookable_memory = Some(Bytes::mib(29491));
+        node.set_devices(vec![vec![card]], "1".into());
+        Arc::get_mut(&mut node).unwrap().style.advertise = Advertise::All;
+        let reach = Reach { listens: "0.0.0.0:0".parse().unwrap(), host: None };
+        let (api, heard) = recorder();
+        let (to, view) = watch::channel(Some(NodeView::default()));
+        write_once(&api, "n", &node, &reach, &view).await.unwrap();
+        let (address, patch) = heard.lock().unwrap().remove(0);
+        assert_eq!(address, "/api/v1/nodes/n?&fieldManager=divvy-agent");
+        let written = &patch["metadata"]["annotations"];
+        assert_eq!(written[keys::VGPU_NODE_REGISTER], "G0,10,29491,100,NVIDIA-T4,0,true:");
+        for key in [keys::INVENTORY, keys::HAMI_NODE_REGISTER, keys::KUBEGPU_DEVICE_INFO] {
+            assert!(written[key].is_string(), "{key} is missing in {written}");
+        }
+
+        let note = json!({"manager": "divvy-agent", "fieldsV1": {"f:metadata": {"f:annotations":
+            written.as_object().unwrap().keys().map(|key| (format!("f:{key}"), json!({}))).collect::<Value>()}}});
+        let object: NodeObject =
+            serde_json::from_value(json!({"metadata": {"annotations": written, "managedFields": [note]}})).unwrap();
+        to.send_replace(Some(NodeView::of(&object)));
+        heard.lock().unwrap().clear();
+        Arc::get_mut(&mut node).unwrap().style.advertise = Advertise::Native;
+        write_once(&api, "n", &node, &reach, &view).await.unwrap();
+        let (_, patch) = heard.lock().unwrap().remove(0);
+        let gone = [keys::VGPU_NODE_REGISTER, keys::HAMI_NODE_REGISTER, keys::KUBEGPU_DEVICE_INFO];
+        assert_eq!(patch["metadata"]["annotations"], gone.map(|key| (key, Value::Null)).into_iter().collect::<Value>());
+    }
 
     #[test]
     fn the_annotation_is_written_when_it_differs_and_its_generation_grows() {
