@@ -11,6 +11,7 @@ use crate::grant::{Grant, Slice};
 use crate::id::{DeviceId, GangKey, NodeName, PodKey};
 use crate::kind::memory_of;
 use crate::ledger::{Charge, charges};
+use crate::mig;
 use crate::plan::{Bind, Plan};
 use crate::pod::Pod;
 use crate::reason::Obstacle;
@@ -233,6 +234,11 @@ fn compare_slice(
     };
     if let Err(obstacle) = suitable(ask, device) {
         return Some(format!("{}: {obstacle}", slice.device));
+    }
+    if let Some(profile) = &want.partition
+        && !slice.partition.as_ref().is_some_and(|given| mig::is_of(given, profile))
+    {
+        return Some(format!("{}: not the {profile} partition it asks for", slice.device));
     }
     let memory = memory_of(want.memory, device, inventory);
     let enough = slice.kind == want.kind

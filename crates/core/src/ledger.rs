@@ -158,7 +158,7 @@ impl Book {
             return Err(Obstacle::Tasks { most: self.max_tasks });
         }
         if self.slots & charge.slots != 0 {
-            return Err(Obstacle::Partition);
+            return Err(Obstacle::Partition { want: None });
         }
         Ok(())
     }

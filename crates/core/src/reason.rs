@@ -64,7 +64,18 @@ pub enum Obstacle {
         most: u32,
     },
     /// No partition of the size is free, or the one chosen is taken.
-    Partition,
+    Partition {
+        /// Its profile, where the pod named one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        want: Option<Arc<str>>,
+    },
+    /// It is cut into partitions, or is one, and the pod wants a whole device.
+    CutUp,
+    /// It has no partitions of the profile that the pod names, free or not.
+    Profile {
+        /// The profile.
+        want: Arc<str>,
+    },
     /// It is free, but does not lie to the other devices as the pod wants.
     Place {
         /// What the pod wants.
@@ -327,7 +338,10 @@ impl fmt::Display for Obstacle {
             Obstacle::InUse { .. } => f.write_str("in use, wanted alone"),
             Obstacle::HeldAlone => f.write_str("held alone by another pod"),
             Obstacle::Tasks { most } => write!(f, "shared by as many containers as may ({most})"),
-            Obstacle::Partition => f.write_str("no partition of that size free"),
+            Obstacle::Partition { want: None } => f.write_str("no partition of that size free"),
+            Obstacle::Partition { want: Some(profile) } => write!(f, "no {profile} partition free"),
+            Obstacle::CutUp => f.write_str("cut into partitions, wanted whole"),
+            Obstacle::Profile { want } => write!(f, "has no {want} partitions"),
             Obstacle::Place { want } => write!(f, "not connected as wanted ({})", topology(*want)),
             Obstacle::Reserved { holder } => write!(f, "kept for {holder}, which waits longer"),
         }

@@ -98,7 +98,7 @@ pub(super) fn sentence(node: &NodeName, reason: &NodeReason) -> String {
 fn kind(reason: &NodeReason) -> Why {
     let full = |obstacle: &Obstacle| {
         use Obstacle::{HeldAlone, InUse, Memory, Partition, Share, Tasks};
-        matches!(obstacle, Memory { .. } | Share { .. } | InUse { .. } | HeldAlone | Tasks { .. } | Partition)
+        matches!(obstacle, Memory { .. } | Share { .. } | InUse { .. } | HeldAlone | Tasks { .. } | Partition { .. })
     };
     match reason {
         NodeReason::Devices(short) if short.fitting == 0 && short.obstacles.is_empty() => Why::NoDevice,
