@@ -90,6 +90,9 @@ pub struct Device {
     /// Its links to other devices of the node (of any kind); a pair that is not listed is [`Link::Unknown`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub links: BTreeMap<DeviceId, Link>,
+    /// How it lies to other devices on the PCIe bus, where the link is another: cards that NVLink joins may be far apart there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pcie: BTreeMap<DeviceId, Link>,
     /// Fit for work or not.
     #[serde(default)]
     pub health: Health,
@@ -119,6 +122,7 @@ impl Device {
             numa: None,
             pci: None,
             links: BTreeMap::new(),
+            pcie: BTreeMap::new(),
             health: Health::Healthy,
             cordoned: false,
             isolation: Vec::new(),

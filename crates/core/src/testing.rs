@@ -19,6 +19,7 @@ use crate::ask::{
 };
 use crate::device::{Device, DeviceKind, Health, Isolation, Link};
 use crate::grant::{ContainerGrant, Grant, Slice};
+use crate::id::DeviceId;
 use crate::node::{Effect, Node, Taint};
 use crate::pod::{Bound, Pod, PodSpec, State};
 use crate::resources::Resources;
@@ -84,7 +85,8 @@ pub fn node(line: &str) -> Node {
                     device.numa = Some(number(numa, line));
                 }
             }
-            "links" => links(&mut node, value, line),
+            "links" => links(&mut node, value, line, |device| &mut device.links),
+            "pcie" => links(&mut node, value, line, |device| &mut device.pcie),
             _ => match key.strip_prefix("label:") {
                 Some(label) => drop(node.labels.insert(label.into(), value.into())),
                 None => panic!("unknown setting `{key}`: {line}"),
@@ -117,7 +119,7 @@ fn devices(node: &mut Node, kind: &str, value: &str, line: &str) {
 }
 
 /// `0-1:single-switch,0-2:host-bridge`; `0..3:host-bridge` links all of them.
-fn links(node: &mut Node, value: &str, line: &str) {
+fn links(node: &mut Node, value: &str, line: &str, of: fn(&mut Device) -> &mut BTreeMap<DeviceId, Link>) {
     for part in value.split(',') {
         let (pair, link) = part.split_once(':').unwrap_or_else(|| panic!("a link reads 0-1:nv-link: {line}"));
         let link: Link = serde_json::from_value(link.into()).unwrap_or_else(|_| panic!("`{link}` is no link: {line}"));
@@ -133,7 +135,7 @@ fn links(node: &mut Node, value: &str, line: &str) {
         };
         for (a, b) in pairs {
             let id = node.inventory.devices[b].id.clone();
-            let known = node.inventory.devices[a].links.entry(id).or_default();
+            let known = of(&mut node.inventory.devices[a]).entry(id).or_default();
             *known = (*known).max(link);
         }
     }

@@ -29,6 +29,16 @@ fn check(policy: &Policy, text: &str, expected: &str) {
 }
 
 #[test]
+fn gpu_manager_goes_by_the_pcie_tree_also_where_nvlink_joins_every_card() {
+    let pairs = "0-1:single-switch,2-3:single-switch,4-5:single-switch,6-7:single-switch";
+    let tree = format!("0..7:cross-cpu,0..3:host-bridge,4..7:host-bridge,{pairs}");
+    let node = format!("node a gpu=8 links=0..7:nv-link pcie={tree}");
+    let by = by("gpu-manager");
+    check(&by, &format!("{node}\npod x on a dev=0 whole\nwait p count=2 whole"), "bind p to a (a-2 a-3)");
+    check(&by, &format!("{node}\npod x on a dev=6 whole\nwait p whole"), "bind p to a (a-7)");
+}
+
+#[test]
 fn al_02_one_card_must_have_all_the_memory() {
     let text = "node n2 gpu=2:8138Mi
          node n3 gpu=1:8138Mi

@@ -2,7 +2,7 @@
 //! ("fragment"), the closest group for several ("link").
 
 use crate::ask::{ContainerAsk, DeviceAsk};
-use crate::device::Link;
+use crate::device::{Device, Link};
 use crate::fit::{Choose, Trial, take_best};
 use crate::place::Placer;
 use crate::units::Share;
@@ -42,6 +42,13 @@ impl Placer for GpuManager {
 const LEVELS: [Link; 6] =
     [Link::CrossCpu, Link::SameCpu, Link::HostBridge, Link::MultiSwitch, Link::SingleSwitch, Link::NvLink];
 
+/// How two cards lie in the PCIe tree, on which gpu-manager worked: that NVLink joins them says nothing about it.
+fn on_the_bus(trial: &Trial<'_>, a: usize, b: usize) -> Link {
+    let told = |a: &Device, b: &Device| a.pcie.get(&b.id).copied();
+    let (one, other) = (&trial.devices()[a], &trial.devices()[b]);
+    told(one, other).or_else(|| told(other, one)).unwrap_or_else(|| trial.node.link(a, b))
+}
+
 /// The groups into which `devices` fall where only links of at least `level` hold them together.
 fn groups(trial: &Trial<'_>, devices: &[usize], level: Link) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -51,7 +58,7 @@ fn groups(trial: &Trial<'_>, devices: &[usize], level: Link) -> Vec<Vec<usize>> 
         let mut at = 0;
         while at < group.len() {
             let (near, far): (Vec<usize>, Vec<usize>) =
-                rest.iter().partition(|d| trial.node.link(group[at], **d) >= level);
+                rest.iter().partition(|d| on_the_bus(trial, group[at], **d) >= level);
             group.extend(near);
             rest = far;
             at += 1;
