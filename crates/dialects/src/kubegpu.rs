@@ -144,7 +144,7 @@ struct Annotation<'m> {
 
 impl Annotation<'_> {
     fn refuse(self, text: &str, problem: &str, mend: &str) -> Spoken {
-        Spoken::Wrong(DIALECT, vec![Mistake::about(DIALECT, Field::annotation(self.key), text, problem, mend)])
+        Spoken::from(None, DIALECT, vec![Mistake::about(DIALECT, Field::annotation(self.key), text, problem, mend)])
     }
 
     fn wrong(&mut self, within: String, value: &str, problem: &str, mend: &str) {

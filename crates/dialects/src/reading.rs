@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use divvy_core::ask::{Class, ContainerAsk, DeviceAsk, Dialect, GpuAsk, MemoryAsk};
+use divvy_core::ask::{Class, ContainerAsk, DeviceAsk, Dialect, GpuAsk, MemoryAsk, Role};
 use divvy_core::device::DeviceKind;
 use divvy_core::id::ContainerName;
 use divvy_core::units::Share;
@@ -85,8 +85,8 @@ pub(crate) enum Spoken {
     Silent,
     /// It asks for this.
     Says(Box<Draft>),
-    /// It speaks this dialect, wrongly.
-    Wrong(Dialect, Vec<Mistake>),
+    /// It speaks this dialect, wrongly. Beside the mistakes: who would ask, as far as can be told, for nothing in particular.
+    Wrong(GpuAsk, Vec<Mistake>),
 }
 
 /// An ask, and where it was found.
@@ -107,11 +107,25 @@ impl Spoken {
     /// The draft, unless something was wrong.
     pub(crate) fn from(draft: Option<Draft>, dialect: Dialect, mistakes: Vec<Mistake>) -> Spoken {
         match draft {
-            _ if !mistakes.is_empty() => Spoken::Wrong(dialect, mistakes),
+            draft if !mistakes.is_empty() => Spoken::Wrong(askers(draft, dialect, &mistakes), mistakes),
             Some(draft) if !draft.ask.containers.is_empty() => Spoken::Says(Box::new(draft)),
             _ => Spoken::Silent,
         }
     }
+}
+
+/// The containers that were understood, and those whose resources were not.
+fn askers(draft: Option<Draft>, dialect: Dialect, mistakes: &[Mistake]) -> GpuAsk {
+    let mut containers = draft.map_or_else(Vec::new, |draft| draft.ask.containers);
+    for mistake in mistakes {
+        if let Field::Resource { container, .. } = &mistake.field
+            && !containers.iter().any(|known| known.name.as_str() == container)
+        {
+            let name = container.as_str().into();
+            containers.push(ContainerAsk { name, role: Role::Main, wants: Vec::new() });
+        }
+    }
+    GpuAsk::of(dialect, containers)
 }
 
 /// Reads a pod as it is created.
@@ -127,6 +141,7 @@ pub fn parse(pod: &PodManifest<'_>, config: &DialectConfig) -> Reading {
 
     let mut drafts = Vec::new();
     let mut wrong = Vec::new();
+    let mut misunderstood = Vec::new();
     let spoken = [
         native::read(pod, &wishes),
         kubeshare::read(pod),
@@ -139,9 +154,10 @@ pub fn parse(pod: &PodManifest<'_>, config: &DialectConfig) -> Reading {
         match spoken {
             Spoken::Silent => {}
             Spoken::Says(draft) => drafts.push(*draft),
-            Spoken::Wrong(dialect, theirs) => {
-                wrong.push((dialect, theirs[0].field.clone()));
+            Spoken::Wrong(askers, theirs) => {
+                wrong.push((askers.dialect, theirs[0].field.clone()));
                 mistakes.extend(theirs);
+                misunderstood.push(askers);
             }
         }
     }
@@ -158,6 +174,10 @@ pub fn parse(pod: &PodManifest<'_>, config: &DialectConfig) -> Reading {
         mistakes.extend(guard::tricks(pod, &draft.ask, config));
         draft
     });
+    // Ways around a grant are told together with the rest, not once the rest is mended.
+    for askers in &misunderstood {
+        mistakes.extend(guard::tricks(pod, askers, config));
+    }
     if draft.is_none() && wrong.is_empty() {
         native::wishes::refuse_without_ask(&wishes, &mut mistakes);
     }

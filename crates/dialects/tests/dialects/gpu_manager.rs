@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use divvy_core::ask::{DeviceAsk, Dialect, MemoryAsk, Role};
 use divvy_core::keys::*;
 use divvy_core::units::{Bytes, Share};
@@ -111,10 +113,88 @@ fn tk_17_whole_cards_have_no_limit_to_soften() {
 
 #[test]
 fn tk_18_a_limit_that_is_no_number_is_refused_before_the_container_starts() {
-    for text in ["abc", "", "-3", "20"] {
+    let cases = [
+        ("abc", "is not a number"),
+        ("", "is not a number"),
+        ("-3", "is negative"),
+        ("-99999999999999999999", "is negative"),
+    ];
+    for (text, problem) in cases {
         let mistakes = vcuda("30", "30").annotation(VCUDA_CORE_LIMIT, text).mistakes();
         assert_eq!(wrong_keys(&mistakes), [VCUDA_CORE_LIMIT], "{text}");
+        assert_eq!(mistakes[0].problem, problem, "{text}");
     }
+}
+
+#[test]
+fn a_limit_speaks_for_every_container_and_takes_nothing_from_one_that_has_more() {
+    let ask = bare()
+        .annotation(VCUDA_CORE_LIMIT, "40")
+        .container("small", &[(VCUDA_CORE, "20"), (VCUDA_MEMORY, "1")])
+        .container("large", &[(VCUDA_CORE, "60"), (VCUDA_MEMORY, "1")])
+        .ask();
+    let limits: Vec<_> = ask.containers.iter().map(|c| (c.wants[0].share, c.wants[0].share_limit)).collect();
+    assert_eq!(limits, [(Share(200), Share(400)), (Share(600), Share(600))]);
+}
+
+#[test]
+fn a_limit_of_a_card_or_more_is_the_whole_card_however_large_it_is() {
+    for text in ["100", "250", "4294967296", "99999999999999999999"] {
+        assert_eq!(vcuda("30", "30").annotation(VCUDA_CORE_LIMIT, text).want().share_limit, Share::WHOLE, "{text}");
+    }
+}
+
+#[test]
+fn a_limit_is_not_read_where_there_is_nothing_to_limit() {
+    assert_eq!(vcuda("200", "1").annotation(VCUDA_CORE_LIMIT, "abc").want(), DeviceAsk::whole(2));
+    assert_eq!(vcuda("0", "0").annotation(VCUDA_CORE_LIMIT, "abc").read(), Reading::NotOurs);
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_container_is_said_at_once() {
+    let wrong = |pod: Pod| wrong_keys(&pod.mistakes()).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
+    let all = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<BTreeSet<_>>();
+    for core in ["150", "abc", "-1"] {
+        let alone = pod(&[(VCUDA_CORE, core)]).annotation(VCUDA_CORE_LIMIT, "x");
+        assert_eq!(wrong(alone), all(&[VCUDA_CORE, VCUDA_MEMORY, VCUDA_CORE_LIMIT]), "{core} alone");
+    }
+    for (core, memory) in [("150", "abc"), ("150", "99999999999999"), ("0", "99999999999999"), ("abc", "1.5")] {
+        assert_eq!(wrong(vcuda(core, memory)), all(&[VCUDA_CORE, VCUDA_MEMORY]), "{core} and {memory}");
+    }
+    assert_eq!(wrong(pod(&[(VCUDA_MEMORY, "abc")])), all(&[VCUDA_CORE, VCUDA_MEMORY]));
+}
+
+#[test]
+fn plain_gpu_manager_misses_no_memory_beside_what_may_become_whole_cards() {
+    let config = DialectConfig { vcuda: VcudaFlavour::GpuManager, ..DialectConfig::default() };
+    for core in ["150", "abc"] {
+        assert_eq!(wrong_keys(&pod(&[(VCUDA_CORE, core)]).mistakes_with(&config)), [VCUDA_CORE], "{core}");
+    }
+}
+
+#[test]
+fn more_cards_than_a_node_has_are_refused_in_their_own_words() {
+    assert_eq!(vcuda("102400", "1").want(), DeviceAsk::whole(1024));
+    for core in ["102500", "99999999950"] {
+        assert_eq!(vcuda(core, "1").mistakes()[0].problem, "is more cards than any node has", "{core}");
+    }
+}
+
+#[test]
+fn ways_around_a_grant_are_named_beside_what_is_wrong_with_the_amounts() {
+    let trick = |pod: Pod| pod.with("securityContext", json!({ "privileged": true }));
+    let pod = trick(bare().container("right", &[(VCUDA_CORE, "50"), (VCUDA_MEMORY, "1")]));
+    let pod = trick(pod.container("wrong", &[(VCUDA_CORE, "150"), (VCUDA_MEMORY, "1")]));
+    let pod = trick(pod.container("none", &[])).spec("nodeName", json!("n1"));
+    assert_eq!(
+        wrong_keys(&pod.mistakes()),
+        [
+            VCUDA_CORE,
+            "spec.nodeName",
+            "container right: securityContext.privileged",
+            "container wrong: securityContext.privileged"
+        ]
+    );
 }
 
 #[test]
