@@ -173,7 +173,6 @@ pub const KUBEGPU_GROUP_2018: &str = "alpha/grpresource";
 pub const VCUDA_CORE: &str = "tencent.com/vcuda-core";
 pub const VCUDA_MEMORY: &str = "tencent.com/vcuda-memory";
 pub const VCUDA_CORE_LIMIT: &str = "tencent.com/vcuda-core-limit";
-pub const VCUDA_DEVICE: &str = "tencent.com/vcuda-device";
 /// Followed by the container's index.
 pub const VCUDA_GPU_INDEX: &str = "tencent.com/predicate-gpu-idx-";
 pub const VCUDA_NODE: &str = "tencent.com/predicate-node";

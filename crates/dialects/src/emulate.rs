@@ -60,8 +60,6 @@ pub struct Promised {
     pub mounts: Vec<PromisedMount>,
     /// Files with a content of their own.
     pub files: Vec<PromisedFile>,
-    /// Annotations of the container in the runtime, not of the pod.
-    pub annotations: BTreeMap<String, String>,
 }
 
 /// A path in the container and what is to be seen there.

@@ -1,6 +1,7 @@
 //! gpu-manager: the indexes of cards on the pod, and the folder and variables of its driver replacement.
 
 use divvy_core::ask::Role;
+use divvy_core::device::Device;
 use divvy_core::keys;
 use divvy_core::units::{Bytes, Share};
 
@@ -17,22 +18,18 @@ pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
         ..Emulation::default()
     };
     for granted in bound.containers() {
-        let cards = cards(bound, &granted);
-        let list = |text: &dyn Fn(u32) -> String| cards.iter().map(|index| text(*index)).collect::<Vec<_>>().join(",");
         let Some(container) =
             bound.pod.containers().into_iter().find(|container| *container.name() == *granted.grant.name.as_str())
         else {
             continue;
         };
         if container.role == Role::Main {
-            emulation
-                .annotations
-                .insert(format!("{}{}", keys::VCUDA_GPU_INDEX, container.index), list(&|index| index.to_string()));
+            let key = format!("{}{}", keys::VCUDA_GPU_INDEX, container.index);
+            emulation.annotations.insert(key, minors(bound, &granted).join(","));
         }
         let config = config(bound, &granted);
         let old = container.env("compat32").is_some_and(|text| text.eq_ignore_ascii_case("true"));
         let libraries = if old { "/usr/local/nvidia/lib" } else { "/usr/local/nvidia/lib64" };
-        let memory: Bytes = granted.gpus().iter().map(|slice| slice.memory).sum();
         let promised = Promised {
             env: pairs([("LD_LIBRARY_PATH", libraries.into()), (VISIBLE_DEVICES, ids(&granted.gpus()))]),
             mounts: vec![
@@ -40,19 +37,17 @@ pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
                 PromisedMount { path: "/etc/vcuda".into(), source: Source::Own, read_only: true },
             ],
             files: vec![PromisedFile { path: "/etc/vcuda/vcuda.config".into(), content: vcuda_config(&config) }],
-            annotations: pairs([
-                (keys::VCUDA_CORE, cores(&granted).to_string()),
-                (keys::VCUDA_MEMORY, memory.0.to_string()),
-                (keys::VCUDA_DEVICE, list(&|index| format!("/dev/nvidia{index}"))),
-            ]),
         };
         emulation.containers.insert(granted.grant.name.clone(), promised);
     }
     emulation
 }
 
-fn cards(bound: &Bound<'_>, granted: &Granted<'_>) -> Vec<u32> {
-    granted.gpus().iter().filter_map(|slice| bound.device(slice)).map(|device| device.index).collect()
+/// The numbers in the names of the cards' device files. The driver may count them otherwise than it counts its cards; where the node
+/// does not say, they are taken for the same.
+fn minors(bound: &Bound<'_>, granted: &Granted<'_>) -> Vec<String> {
+    let minor = |device: &Device| device.attributes.get("minor").cloned().unwrap_or_else(|| device.index.to_string());
+    granted.gpus().iter().filter_map(|slice| bound.device(slice)).map(minor).collect()
 }
 
 /// Hundredths of cards, as they were asked for.
@@ -65,18 +60,28 @@ fn config(bound: &Bound<'_>, granted: &Granted<'_>) -> VcudaConfig {
     let first = slices.first();
     let device = first.and_then(|slice| bound.device(slice));
     let mut version = bound.place.inventory.driver.split('.').map(|part| part.parse().unwrap_or(0));
-    let (share, limit) = first.map_or((Share::ZERO, Share::ZERO), |slice| (slice.share, slice.share_limit));
+    let limit = first.map_or(Share::ZERO, |slice| slice.share_limit);
     VcudaConfig {
         pod_uid: bound.pod.identity("uid").to_owned(),
         container: granted.grant.name.to_string(),
-        bus_id: device.and_then(|device| device.pci.clone()).unwrap_or_default(),
+        bus_id: device.and_then(|device| device.pci.as_deref()).map(short_bus_id).unwrap_or_default(),
         memory: first.map_or(Bytes::ZERO, |slice| slice.memory_limit),
         utilization: cores(granted),
         limit: limit.0 / 10,
-        hard: limit <= share,
+        // That there is an annotation, not what it says, made gpu-manager's limit a soft one.
+        hard: bound.pod.annotation(keys::VCUDA_CORE_LIMIT).is_none(),
         driver: (version.next().unwrap_or(0), version.next().unwrap_or(0)),
         enabled: !granted.is_whole(),
     }
+}
+
+/// An address on the PCI bus with four digits of its domain, where four are enough: the driver writes eight, which leaves the file no
+/// room for the zero at the end.
+fn short_bus_id(long: &str) -> String {
+    let Some((domain, rest)) = long.split_once(':') else { return long.to_owned() };
+    let spare = domain.len().saturating_sub(4);
+    let zeros = domain.bytes().take(spare).take_while(|digit| *digit == b'0').count();
+    format!("{}:{rest}", &domain[zeros..])
 }
 
 /// What gpu-manager told its library about a container.
@@ -94,7 +99,7 @@ pub struct VcudaConfig {
     pub utilization: u32,
     /// Up to how many hundredths the container may go.
     pub limit: u32,
-    /// Whether it may not go beyond what it asked for.
+    /// Whether no other limit than what it asked for was named.
     pub hard: bool,
     /// Major and minor version of the driver.
     pub driver: (i32, i32),

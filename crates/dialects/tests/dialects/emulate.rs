@@ -184,18 +184,12 @@ fn tk_01_and_tk_02_containers_find_the_indexes_of_their_cards() {
           mount /usr/local/nvidia <- Driver (ro)
           mount /etc/vcuda <- Own (ro)
           file /etc/vcuda/vcuda.config (8240 bytes)
-          annotation tencent.com/vcuda-core=100
-          annotation tencent.com/vcuda-device=/dev/nvidia0
-          annotation tencent.com/vcuda-memory=1073741824
         container c1
           env LD_LIBRARY_PATH=/usr/local/nvidia/lib
           env NVIDIA_VISIBLE_DEVICES=GPU-b
           mount /usr/local/nvidia <- Driver (ro)
           mount /etc/vcuda <- Own (ro)
           file /etc/vcuda/vcuda.config (8240 bytes)
-          annotation tencent.com/vcuda-core=80
-          annotation tencent.com/vcuda-device=/dev/nvidia1
-          annotation tencent.com/vcuda-memory=805306368
     "#]]
     .assert_eq(&shown(&emulation));
 }
@@ -224,6 +218,47 @@ fn tk_17_whole_cards_are_not_limited() {
     let emulation = pod.bound(&hami(), &node(&[("GPU-a", 16384), ("GPU-b", 16384)]), &[&["GPU-a", "GPU-b"]], &[]);
     assert_eq!(number(&emulation.containers["main"].files[0].content, 8232), 0);
     assert_eq!(emulation.annotations[&format!("{VCUDA_GPU_INDEX}0")], "0,1");
+}
+
+#[test]
+fn gpu_managers_limit_is_hard_only_where_no_other_is_named() {
+    let hard = |limit: Option<&str>| {
+        let pod = pod(&[(VCUDA_CORE, "30"), (VCUDA_MEMORY, "30")]).named("ns", "p", "u");
+        let pod = limit.into_iter().fold(pod, |pod, limit| pod.annotation(VCUDA_CORE_LIMIT, limit));
+        let emulation = pod.bound(&hami(), &node(&[("GPU-a", 16384)]), &[&["GPU-a"]], &[]);
+        let content = &emulation.containers["main"].files[0].content;
+        (number(content, 8220), number(content, 48))
+    };
+    assert_eq!(hard(None), (1, 30));
+    assert_eq!(hard(Some("30")), (0, 30), "what admission sets is an annotation like any other");
+    assert_eq!(hard(Some("20")), (0, 30), "and one below takes nothing away");
+}
+
+#[test]
+fn a_cards_address_fits_its_room_and_keeps_its_last_digit() {
+    let cases = [
+        ("00000000:3B:00.0", "0000:3B:00.0"),
+        ("00010000:3B:00.1", "10000:3B:00.1"),
+        ("0000:3b:00.0", "0000:3b:00.0"),
+        ("elsewhere", "elsewhere"),
+    ];
+    for (pci, shown) in cases {
+        let mut inventory = node(&[("GPU-a", 16384)]);
+        inventory.devices[0].pci = Some(pci.into());
+        let pod = pod(&[(VCUDA_CORE, "30"), (VCUDA_MEMORY, "30")]).named("ns", "p", "u");
+        let emulation = pod.bound(&hami(), &inventory, &[&["GPU-a"]], &[]);
+        let content = &emulation.containers["main"].files[0].content;
+        assert_eq!(&content[8192..8192 + shown.len() + 1], format!("{shown}\0").as_bytes(), "{pci}");
+    }
+}
+
+#[test]
+fn cards_are_called_by_the_numbers_of_their_device_files_where_the_node_says_them() {
+    let mut inventory = node(&[("GPU-a", 16384), ("GPU-b", 16384)]);
+    inventory.devices[0].attributes.insert("minor".into(), "3".into());
+    let pod = pod(&[(VCUDA_CORE, "200"), (VCUDA_MEMORY, "1")]).named("ns", "p", "u");
+    let emulation = pod.bound(&hami(), &inventory, &[&["GPU-a", "GPU-b"]], &[]);
+    assert_eq!(emulation.annotations[&format!("{VCUDA_GPU_INDEX}0")], "3,1");
 }
 
 #[test]

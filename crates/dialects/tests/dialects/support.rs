@@ -257,9 +257,6 @@ pub(crate) fn shown(emulation: &Emulation) -> String {
         for file in &promised.files {
             out += &format!("  file {} ({} bytes)\n", file.path, file.content.len());
         }
-        for (key, value) in &promised.annotations {
-            out += &format!("  annotation {key}={value}\n");
-        }
     }
     out
 }
