@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use divvy_core::device::{Device, DeviceKind, Health, Isolation, Link};
 use divvy_core::id::{DeviceId, Model};
+use divvy_core::mig;
 use divvy_core::units::Bytes;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::{P2pCapabilitiesIndex, P2pStatus, Sampling, TopologyLevel};
@@ -90,6 +91,9 @@ impl Nvidia {
             minors.insert(uuid.clone(), minor);
         }
         let mut attributes = BTreeMap::new();
+        if let Ok(minor) = card.minor_number() {
+            attributes.insert("minor".to_owned(), minor.to_string());
+        }
         if let Ok(cuda) = self.nvml.sys_cuda_driver_version() {
             attributes.insert("cuda".to_owned(), format!("{}.{}", cuda / 1000, cuda % 1000 / 10));
         }
@@ -99,8 +103,8 @@ impl Nvidia {
         if let Ok(shape) = card.attributes() {
             attributes.insert("multiprocessors".to_owned(), shape.multiprocessor_count.to_string());
         }
-        let mig = card.mig_mode().is_ok_and(|mode| mode.current == 1);
-        if mig {
+        let cut_up = card.mig_mode().is_ok_and(|mode| mode.current == 1);
+        if cut_up {
             attributes.insert("mig".to_owned(), "enabled".to_owned());
         }
         Ok(Device {
@@ -108,7 +112,7 @@ impl Nvidia {
             numa: card.numa_node_id().ok().or_else(|| pci.as_ref().and_then(|p| numa_of(&p.bus_id))),
             pci: pci.map(|p| p.bus_id),
             health: Health::Healthy,
-            isolation: if mig { vec![Isolation::Mig] } else { vec![Isolation::Intercept, Isolation::None] },
+            isolation: if cut_up { vec![Isolation::Mig] } else { vec![Isolation::Intercept, Isolation::None] },
             attributes,
             ..Device::gpu(uuid, index, model(&card.name()?), Bytes(card.memory_info()?.total))
         })
@@ -121,29 +125,25 @@ impl Nvidia {
         let mut found = Vec::new();
         for part in (0..most).filter_map(open) {
             let (Ok(uuid), Ok(memory)) = (part.uuid(), part.memory_info()) else { continue };
-            let mut attributes = parent.attributes.clone();
-            attributes.insert("parent".to_owned(), parent.id.to_string());
+            let mut device = instance(parent, uuid, Bytes(memory.total), &part.name().unwrap_or_default());
             if let Ok(shape) = part.attributes() {
-                attributes.insert("multiprocessors".to_owned(), shape.multiprocessor_count.to_string());
-                attributes.insert("gpuInstanceSlices".to_owned(), shape.gpu_instance_slice_count.to_string());
+                let sizes = [
+                    ("multiprocessors", shape.multiprocessor_count),
+                    ("gpuInstanceSlices", shape.gpu_instance_slice_count),
+                ];
+                device.attributes.extend(sizes.map(|(key, size)| (key.to_owned(), size.to_string())));
             }
-            found.push(Device {
-                id: uuid.into(),
-                memory: Bytes(memory.total),
-                isolation: vec![Isolation::Mig],
-                max_tasks: Some(1),
-                attributes,
-                ..parent.clone()
-            });
+            found.push(device);
         }
         found
     }
 
-    /// NVML takes the other card by value, so it is opened once more by its index.
-    fn link(&self, a: &Card, b: &Card, index_of_b: u32) -> Link {
-        if matches!(a.p2p_status(b, P2pCapabilitiesIndex::NvLink), Ok(P2pStatus::Ok)) {
-            return Link::NvLink;
-        }
+    fn has_nvlink(a: &Card, b: &Card) -> bool {
+        matches!(a.p2p_status(b, P2pCapabilitiesIndex::NvLink), Ok(P2pStatus::Ok))
+    }
+
+    /// How two cards lie on the bus. NVML takes the other card by value, so it is opened once more by its index.
+    fn on_the_bus(&self, a: &Card, index_of_b: u32) -> Link {
         match self.nvml.device_by_index(index_of_b).and_then(|b| a.topology_common_ancestor(b)) {
             Ok(TopologyLevel::Internal) => Link::SameBoard,
             Ok(TopologyLevel::Single) => Link::SingleSwitch,
@@ -173,17 +173,21 @@ impl Provider for Nvidia {
                 None => lost.extend(known.get(&index).cloned()),
             }
         }
-        let links: Vec<BTreeMap<DeviceId, Link>> = whole
+        let wires: Vec<Vec<Wire>> = whole
             .iter()
             .map(|(device, card)| {
                 let others = whole.iter().filter(|(other, _)| other.id != device.id);
-                others.map(|(other, theirs)| (other.id.clone(), self.link(card, theirs, other.index))).collect()
+                let wire = |(other, theirs): &(Device, &Card)| Wire {
+                    to: other.id.clone(),
+                    nvlink: Nvidia::has_nvlink(card, theirs),
+                    bus: self.on_the_bus(card, other.index),
+                };
+                others.map(wire).collect()
             })
             .collect();
         let mut devices = Vec::new();
-        for ((mut device, card), links) in whole.into_iter().zip(links) {
-            device.links = links;
-            device.links.retain(|_, link| *link != Link::Unknown);
+        for ((mut device, card), wires) in whole.into_iter().zip(wires) {
+            connect(&mut device, wires);
             let partitions = self.partitions(card, &device);
             if device.attributes.contains_key("mig") {
                 devices.extend(partitions);
@@ -192,7 +196,7 @@ impl Provider for Nvidia {
             }
         }
         // MIG partitions come and go with their card; only whole cards are remembered.
-        for device in devices.iter().filter(|d| !d.attributes.contains_key("parent")) {
+        for device in devices.iter().filter(|d| !d.attributes.contains_key(mig::PARENT)) {
             known.insert(device.index, device.clone());
         }
         known.retain(|index, _| (*index as usize) < cards.len());
@@ -278,6 +282,48 @@ fn periods(card: &Card) -> Vec<Period> {
     samples.into_iter().filter_map(period).collect()
 }
 
+/// How a card is connected to another one.
+struct Wire {
+    to: DeviceId,
+    nvlink: bool,
+    bus: Link,
+}
+
+/// Writes down how a card is connected: by the best there is, and where that is NVLink, also how the two lie on the bus.
+fn connect(device: &mut Device, wires: Vec<Wire>) {
+    for Wire { to, nvlink, bus } in wires {
+        if nvlink && bus != Link::Unknown {
+            device.pcie.insert(to.clone(), bus);
+        }
+        let best = if nvlink { Link::NvLink } else { bus };
+        if best != Link::Unknown {
+            device.links.insert(to, best);
+        }
+    }
+}
+
+/// A part that somebody cut off a card, as a device of its own: it is given as it stands, to one container.
+fn instance(parent: &Device, uuid: String, memory: Bytes, name: &str) -> Device {
+    let mut attributes = parent.attributes.clone();
+    attributes.insert(mig::PARENT.to_owned(), parent.id.to_string());
+    attributes.extend(profile(name).map(|profile| (mig::PROFILE.to_owned(), profile)));
+    Device {
+        id: uuid.into(),
+        memory,
+        isolation: vec![Isolation::Mig],
+        max_tasks: Some(1),
+        attributes,
+        ..parent.clone()
+    }
+}
+
+/// The profile at the end of an instance's name (`NVIDIA A100-SXM4-40GB MIG 1g.5gb`). What stands behind a plus (`1g.10gb+me`) stands behind
+/// a point in the resources by which people ask for it, for their names may have no plus.
+fn profile(name: &str) -> Option<String> {
+    let (_, profile) = name.rsplit_once("MIG ")?;
+    Some(profile.trim().replace('+', ".")).filter(|profile| !profile.is_empty())
+}
+
 /// `NVIDIA H200` is written `NVIDIA-H200`, as labels and KubeShare's users do.
 fn model(name: &str) -> Model {
     name.trim().replace(' ', "-").into()
@@ -289,4 +335,75 @@ fn numa_of(bus_id: &str) -> Option<u32> {
     let short = bus_id.to_ascii_lowercase();
     let short = if short.len() > 12 { &short[short.len() - 12..] } else { &short };
     std::fs::read_to_string(format!("/sys/bus/pci/devices/{short}/numa_node")).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_core::ask::{DeviceAsk, MemoryAsk};
+    use divvy_core::device::Inventory;
+    use divvy_core::grant::Slice;
+    use divvy_core::kind::{DeviceScheduler, Gpu, Want};
+
+    use super::*;
+    use crate::edits::VISIBLE_DEVICES;
+
+    const MIG: &str = "MIG-6ea1f1d2-0000-4000-8000-00000000beef";
+
+    fn part() -> Device {
+        let mut card = Device::gpu("GPU-0", 0, "NVIDIA-A100-SXM4-40GB", Bytes::mib(40_536));
+        card.attributes.insert("mig".into(), "enabled".into());
+        instance(&card, MIG.into(), Bytes::mib(4864), "NVIDIA A100-SXM4-40GB MIG 1g.5gb")
+    }
+
+    fn placed(ask: &DeviceAsk) -> Option<Slice> {
+        let want = Want { ask, isolation: &[Isolation::Mig] };
+        Gpu.slice(&part(), &Inventory::default(), &want, 0).ok()
+    }
+
+    #[test]
+    fn an_instance_is_placed_on_by_its_profile_and_by_its_memory() {
+        let named = |profile: &str| DeviceAsk { partition: Some(profile.into()), ..DeviceAsk::default() };
+        assert_eq!(placed(&named("1g.5gb")).unwrap().partition.as_deref(), Some("1g.5gb"));
+        assert_eq!(placed(&named("2g.10gb")), None);
+        let memory = |mib| DeviceAsk { memory: MemoryAsk::Bytes(Bytes::mib(mib)), ..DeviceAsk::default() };
+        assert_eq!(placed(&memory(3000)).unwrap().device.as_str(), MIG);
+        assert_eq!(placed(&memory(4865)), None);
+    }
+
+    #[test]
+    fn cards_that_nvlink_joins_also_say_how_they_lie_on_the_bus() {
+        let mut card = Device::gpu("GPU-0", 0, "H100", Bytes::gib(80));
+        let wire = |to: &str, nvlink, bus| Wire { to: to.into(), nvlink, bus };
+        let unknown = Link::Unknown;
+        connect(
+            &mut card,
+            vec![
+                wire("1", true, Link::SingleSwitch),
+                wire("2", false, Link::CrossCpu),
+                wire("3", true, unknown),
+                wire("4", false, unknown),
+            ],
+        );
+        let links = [("1", Link::NvLink), ("2", Link::CrossCpu), ("3", Link::NvLink)];
+        assert_eq!(card.links, links.map(|(id, link)| (id.into(), link)).into());
+        assert_eq!(card.pcie, [("1".into(), Link::SingleSwitch)].into());
+    }
+
+    #[test]
+    fn the_profile_is_what_stands_at_the_end_of_an_instances_name() {
+        let names = ["MIG 1g.5gb", "NVIDIA A100 MIG 1c.3g.20gb", "NVIDIA H100 80GB HBM3 MIG 1g.10gb+me"];
+        assert_eq!(names.map(|name| profile(name).unwrap()), ["1g.5gb", "1c.3g.20gb", "1g.10gb.me"]);
+        assert_eq!(["", "NVIDIA H200", "NVIDIA H200 MIG "].map(profile), [None, None, None]);
+    }
+
+    #[test]
+    fn a_container_with_an_instance_sees_the_instance_through_its_cards_node() {
+        let device = part();
+        let slice = placed(&DeviceAsk::default()).unwrap();
+        let files = Files::Real { mounts: Vec::new(), shared: Vec::new() };
+        let minors = HashMap::from([("GPU-0".to_owned(), 3)]);
+        let edits = files.edits(&[Part { device: &device, slice: &slice }], &minors).unwrap();
+        assert_eq!(edits.env[VISIBLE_DEVICES], MIG);
+        assert_eq!(edits.devices[0].host.to_str(), Some("/dev/nvidia3"));
+    }
 }
