@@ -8,7 +8,7 @@ pub mod spec;
 use std::sync::Arc;
 
 use divvy_core::budget::Price;
-use divvy_core::device::Inventory;
+use divvy_core::device::{Device, Inventory, Isolation};
 use divvy_core::policy::Policy;
 use divvy_core::units::{Bytes, Share};
 use divvy_dialects::DialectConfig;
@@ -50,9 +50,11 @@ impl Default for Devices {
 }
 
 impl Devices {
-    /// Promises as much of each device as the policy allows, where its agent does not say otherwise.
+    /// Promises as much of each device as the policy allows, where its agent does not say otherwise. A hardware partition is as large as
+    /// it is, and one container's.
     pub fn oversubscribe(&self, inventory: &mut Inventory) {
-        for device in &mut inventory.devices {
+        let shared = |device: &&mut Device| device.isolation.first() != Some(&Isolation::Mig);
+        for device in inventory.devices.iter_mut().filter(shared) {
             if self.memory != Share::WHOLE && device.bookable_memory.is_none() {
                 device.bookable_memory = Some(device.memory.thousandths(self.memory));
             }

@@ -94,10 +94,12 @@ fn oversubscription_promises_more_where_the_agent_is_silent() {
     let mut inventory: Inventory = serde_json::from_value(json!({"v": 1, "generation": 1, "devices": [
         {"id": "a", "index": 0, "model": "m", "memory": 1000},
         {"id": "b", "index": 1, "model": "m", "memory": 1000, "bookableMemory": 900},
+        {"id": "c", "index": 2, "model": "m", "memory": 1000, "isolation": ["mig"]},
     ]}))
     .unwrap();
-    Devices { memory: Share(1800), ..Devices::default() }.oversubscribe(&mut inventory);
+    Devices { memory: Share(1800), share: Share(2000), ..Devices::default() }.oversubscribe(&mut inventory);
     let bookable: Vec<u64> = inventory.devices.iter().map(|d| d.bookable_memory().0).collect();
-    assert_eq!(bookable, [1800, 900]);
+    assert_eq!(bookable, [1800, 900, 1000], "a partition is as large as it is");
+    assert_eq!(inventory.devices.iter().map(|d| d.bookable_share().0).collect::<Vec<_>>(), [2000, 2000, 1000]);
     assert_eq!(Devices { memory: Share(500), ..Devices::default() }.bookable(Bytes(10)), Bytes(5));
 }
