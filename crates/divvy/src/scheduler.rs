@@ -44,6 +44,9 @@ pub(crate) struct SchedulerFlags {
     /// Binds under way at once
     #[arg(long, default_value_t = Options::default().at_once)]
     binds_at_once: usize,
+    /// Show metrics also under the names of the emulated systems' schedulers
+    #[arg(long, env = "DIVVY_EMULATE_METRICS", default_value_t = false, action = clap::ArgAction::Set)]
+    emulate_metrics: bool,
 }
 
 pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
@@ -81,6 +84,10 @@ pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags
         keeping.await;
         Ok(())
     });
+    let mut metrics = Metrics::register(&mut service.registry);
+    if flags.emulate_metrics {
+        metrics = metrics.with_emulated(&mut service.registry);
+    }
     let scheduler = Scheduler {
         options: Options { name: flags.scheduler_name.clone(), at_once: flags.binds_at_once.max(1) },
         effects: KubeEffects::new(service.client.clone(), &flags.scheduler_name),
@@ -90,7 +97,7 @@ pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags
         questions,
         standing,
         memory,
-        metrics: Metrics::register(&mut service.registry),
+        metrics,
         health: service.health.clone(),
     };
     // Held by the task, so that the loop's channel stays open without an extender.

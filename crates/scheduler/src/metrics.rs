@@ -1,4 +1,4 @@
-//! What the scheduler tells Prometheus.
+//! What the scheduler tells Prometheus. With a switch also under the names of the emulated systems' schedulers ([`emulated`]).
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,6 +8,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::world::{Counts, World};
+
+pub mod emulated;
+
+use emulated::{Emulated, Table};
 
 /// What the scheduler tells Prometheus.
 #[derive(Clone, Debug)]
@@ -25,6 +29,7 @@ pub struct Metrics {
     devices: Family<Model, Gauge>,
     stranded: Family<Model, Gauge>,
     seconds: Family<Step, Histogram, fn() -> Histogram>,
+    emulated: Option<Emulated>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -68,6 +73,7 @@ impl Metrics {
             devices: Family::default(),
             stranded: Family::default(),
             seconds: Family::new_with_constructor(buckets),
+            emulated: None,
         };
         let m = &metrics;
         registry.register("divvy_decisions", "Decisions by outcome", m.decisions.clone());
@@ -88,6 +94,14 @@ impl Metrics {
         );
         registry.register("divvy_step_seconds", "Seconds taken by each step", m.seconds.clone());
         metrics
+    }
+
+    /// Shows what is given out also under the names of the emulated systems' schedulers.
+    #[must_use]
+    pub fn with_emulated(self, registry: &mut Registry) -> Metrics {
+        let emulated = Emulated::default();
+        registry.register_collector(Box::new(emulated.clone()));
+        Metrics { emulated: Some(emulated), ..self }
     }
 
     /// A step took so long.
@@ -120,9 +134,13 @@ impl Metrics {
     /// Whether this replica decides.
     pub fn leads(&self, leads: bool) {
         self.leading.set(i64::from(leads));
+        if let Some(emulated) = self.emulated.as_ref().filter(|_| !leads) {
+            emulated.show(Table::default());
+        }
     }
 
-    /// Shows where things stand. Walks all nodes: called every few seconds, not per decision.
+    /// Shows where things stand. Walks all nodes, and all pods where the emulated systems' names are shown: called every few seconds,
+    /// not per decision.
     pub fn show(&self, world: &World, now: divvy_core::time::Time) {
         let standing = world.standing(now);
         for (state, pods) in standing.pods {
@@ -134,6 +152,9 @@ impl Metrics {
             self.devices.get_or_create(&label).set(sums.devices);
             self.free.get_or_create(&label).set(sums.free);
             self.stranded.get_or_create(&label).set(sums.stranded);
+        }
+        if let Some(emulated) = self.emulated.as_ref().filter(|_| self.leading.get() == 1) {
+            emulated.show(Table::of(world.snapshot()));
         }
     }
 }

@@ -46,7 +46,7 @@ fn the_rendered_manifest_is_what_the_chart_says() {
 fn every_switch_of_the_chart_renders_and_a_slip_is_refused_by_name() {
     let on = "scheduler.mode=extender,monitoring.serviceMonitor.enabled=true,monitoring.prometheusRule.enabled=true,\
               monitoring.dashboards.enabled=true,webhook.certificateSecret=tls,policy.maxTasks=4,dashboard.enabled=true,\
-              dashboard.certificateSecret=shown";
+              dashboard.certificateSecret=shown,monitoring.emulatedNames=true";
     let rendered =
         documents(&helm(None, &["template", "divvy", "charts/divvy", "--namespace", "elsewhere", "--set", on]));
     let kinds: Vec<&str> = rendered.iter().filter_map(|object| object["kind"].as_str()).collect();
@@ -55,6 +55,7 @@ fn every_switch_of_the_chart_renders_and_a_slip_is_refused_by_name() {
     }
     let text = serde_json::to_string(&rendered).unwrap();
     assert!(!text.contains("divvy-system"), "somebody names the namespace the chart is not installed in");
+    assert_eq!(text.matches("DIVVY_EMULATE_METRICS").count(), 2, "one of controller and agents keeps old names back");
     let rules = rendered.iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
     let operations = std::fs::read_to_string(repository().join("docs/operations.md")).unwrap().to_lowercase();
     for rule in rules["spec"]["groups"][0]["rules"].as_array().unwrap() {
