@@ -16,6 +16,7 @@ use crate::plan::{Bind, Plan};
 use crate::pod::Pod;
 use crate::reason::Obstacle;
 use crate::resources::{Resources, Shortage};
+use crate::schedule::{GangTerms, waits_for_gang};
 use crate::snapshot::{NodeState, Snapshot};
 
 /// Something a plan must not do.
@@ -118,7 +119,7 @@ pub fn audit(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     let mut arrivals: BTreeMap<&NodeName, Arrivals> = BTreeMap::new();
-    let mut gangs: BTreeMap<GangKey, u32> = BTreeMap::new();
+    let mut gangs: BTreeMap<GangKey, Vec<&Pod>> = BTreeMap::new();
     for bind in &plan.binds {
         let Some(state) = snapshot.pod(&bind.pod) else {
             found.push(Violation::UnknownPod { pod: bind.key.clone() });
@@ -134,7 +135,7 @@ pub fn audit(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
             continue;
         };
         if let Some(gang) = pod.gang() {
-            *gangs.entry(gang).or_default() += 1;
+            gangs.entry(gang).or_default().push(pod);
         }
         if crate::rules::node::check(pod, node.node()).is_err() || crate::rules::standing(pod).is_some() {
             found.push(Violation::Forbidden { pod: bind.key.clone(), node: bind.node.clone() });
@@ -249,13 +250,11 @@ fn compare_slice(
     (!enough).then(|| format!("{}: less than it asks for", slice.device))
 }
 
-fn broken_gangs(snapshot: &Snapshot, bound: &BTreeMap<GangKey, u32>) -> Vec<Violation> {
-    let broken = |(gang, new): (&GangKey, &u32)| {
-        let members = snapshot
-            .gang(gang)
-            .filter_map(|(_, m)| Some((m.pod().bound().is_some(), m.pod().ask.as_ref()?.gang.as_ref()?.min)));
-        let (running, min) = members.fold((0, 0), |(n, most), (on, min)| (n + u32::from(on), most.max(min)));
-        (running + new < min).then(|| Violation::BrokenGang { gang: gang.clone() })
+fn broken_gangs(snapshot: &Snapshot, bound: &BTreeMap<GangKey, Vec<&Pod>>) -> Vec<Violation> {
+    let broken = |(gang, new): (&GangKey, &Vec<&Pod>)| {
+        let running = snapshot.gang(gang).filter(|(_, member)| member.pod().bound().is_some()).count();
+        let too_few = running + new.len() < GangTerms::of(snapshot, gang).min as usize;
+        (too_few && new.iter().any(|pod| waits_for_gang(pod))).then(|| Violation::BrokenGang { gang: gang.clone() })
     };
     bound.iter().filter_map(broken).collect()
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::policy::Policy;
 use crate::reason::Reason;
-use crate::schedule::Engine;
+use crate::schedule::{Engine, GangTerms, waits_for_gang};
 use crate::snapshot::{PodIx, Snapshot};
 use crate::time::Time;
 
@@ -50,10 +50,15 @@ struct Group {
 impl Group {
     fn of(snapshot: &Snapshot, ix: PodIx) -> Group {
         let pod = snapshot.pod_at(ix).map(|state| state.pod());
-        let gang = pod.and_then(|pod| Some((pod.gang()?, pod.ask.as_ref()?.gang.as_ref()?.min)));
-        let Some((key, min)) = gang else { return Group { waiting: vec![ix], running: 0, min: 1 } };
-        let (waiting, running): (Vec<_>, Vec<_>) = snapshot.gang(&key).partition(|(_, m)| m.pod().bound().is_none());
-        Group { waiting: waiting.into_iter().map(|(ix, _)| ix).collect(), running: running.len() as u32, min }
+        let gang = pod.filter(|pod| waits_for_gang(pod)).and_then(|pod| pod.gang());
+        let Some(key) = gang else { return Group { waiting: vec![ix], running: 0, min: 1 } };
+        let terms = GangTerms::of(snapshot, &key);
+        let (waiting, running): (Vec<_>, Vec<_>) = snapshot
+            .gang(&key)
+            .filter(|(_, m)| m.pod().bound().is_some() || terms.objection(m.pod()).is_none())
+            .partition(|(_, m)| m.pod().bound().is_none());
+        let waiting = waiting.into_iter().map(|(ix, _)| ix).collect();
+        Group { waiting, running: running.len() as u32, min: terms.min }
     }
 }
 
@@ -136,6 +141,9 @@ pub fn why(snapshot: &Snapshot, policy: &Policy, ix: PodIx, now: Time) -> Why {
     if bench.snapshot.is_worth_stale() {
         bench.snapshot.reckon_worth();
     }
+    if let Some(reason) = disagreement(snapshot, ix) {
+        return Why { reason: Some(reason), change: None, when: When::Unknown };
+    }
     let group = Group::of(snapshot, ix);
     let reason = match bench.engine.decide(&bench.snapshot, policy, ix, now) {
         Ok(_) if bench.runs(&group) => return Why { reason: None, change: None, when: When::Now },
@@ -148,6 +156,14 @@ pub fn why(snapshot: &Snapshot, policy: &Policy, ix: PodIx, now: Time) -> Why {
     let change = if missing { None } else { change::smallest(&mut bench, &group) };
     let when = if missing { When::Unknown } else { bench.when(&group) };
     Why { reason: Some(reason), change, when }
+}
+
+/// What a member of a gang says that the others do not.
+fn disagreement(snapshot: &Snapshot, ix: PodIx) -> Option<Reason> {
+    let pod = snapshot.pod_at(ix)?.pod();
+    let gang = pod.gang()?;
+    let text = GangTerms::of(snapshot, &gang).objection(pod)?;
+    Some(Reason::GangDisagrees { gang, text })
 }
 
 fn gang_reason(bench: &mut Bench<'_>, snapshot: &Snapshot, ix: PodIx, group: &Group) -> Reason {

@@ -6,6 +6,7 @@ use crate::plan::Eviction;
 use crate::pod::Pod;
 use crate::reason::Reason;
 use crate::schedule::Round;
+use crate::schedule::gang::{Terms, gates};
 use crate::schedule::room::Room;
 use crate::snapshot::{NodeIx, PodIx};
 
@@ -19,8 +20,12 @@ impl Round<'_> {
     /// Whom it is above: a gang stands where its least member stands, also for those of its members who are above that.
     fn standing(&self, ix: PodIx) -> Option<(Class, i32)> {
         let pod = self.snapshot.pod_at(ix)?.pod();
-        match pod.gang() {
-            Some(gang) => self.snapshot.gang(&gang).map(|(_, member)| self.rank(member.pod())).min(),
+        match pod.gang().filter(|_| gates(pod)) {
+            Some(gang) => {
+                let terms = Terms::of(self.snapshot, &gang);
+                let fellows = self.snapshot.gang(&gang).map(|(_, member)| member.pod()).filter(|pod| terms.holds(pod));
+                fellows.map(|pod| self.rank(pod)).min()
+            }
             None => Some(self.rank(pod)),
         }
     }

@@ -8,6 +8,7 @@ use crate::id::{GangKey, Namespace};
 use crate::pod::Pod;
 use crate::policy::Policy;
 use crate::schedule::FairShare;
+use crate::schedule::gang::{Terms, gates};
 use crate::snapshot::{PodIx, Snapshot};
 use crate::time::Time;
 
@@ -58,9 +59,9 @@ pub(crate) fn order(
     let mut gangs: BTreeMap<GangKey, Vec<PodIx>> = BTreeMap::new();
     for (ix, state) in snapshot.waiting() {
         match state.pod().gang() {
-            Some(gang) => gangs.entry(gang).or_default().push(ix),
-            None if takes_part(ix) => insert(snapshot, policy, &mut ranks, Unit::Pod(ix), kept(ix)),
-            None => {}
+            Some(gang) if gates(state.pod()) => gangs.entry(gang).or_default().push(ix),
+            _ if takes_part(ix) => insert(snapshot, policy, &mut ranks, Unit::Pod(ix), kept(ix)),
+            _ => {}
         }
     }
     gangs.retain(|_, members| members.iter().any(|ix| takes_part(*ix)));
@@ -85,13 +86,21 @@ fn insert(
     // stands where it stood when they were placed.
     let all: Vec<&Pod> = match &unit {
         Unit::Pod(ix) => of(*ix).into_iter().collect(),
-        Unit::Gang(gang, _) => snapshot.gang(gang).map(|(_, member)| member.pod()).collect(),
+        Unit::Gang(gang, _) => fellows(snapshot, gang),
     };
     let Some(rank) = all.iter().map(|pod| rank(pod)).min() else { return };
     let Some(first) = all.iter().min_by_key(|pod| (pod.created, &pod.key)) else { return };
     let weight = unit.members().iter().filter_map(|ix| of(*ix)).map(weight).sum();
     let entry = Entry { created: first.created, name: first.key.to_string(), weight, unit, kept };
     ranks.entry(Reverse(rank)).or_default().entry(first.key.namespace.clone()).or_default().push(entry);
+}
+
+/// Those who start together; where nobody can, everybody, so that they have their turn to be told.
+fn fellows<'a>(snapshot: &'a Snapshot, gang: &GangKey) -> Vec<&'a Pod> {
+    let terms = Terms::of(snapshot, gang);
+    let all = || snapshot.gang(gang).map(|(_, member)| member.pod());
+    let fellows: Vec<&Pod> = all().filter(|pod| terms.holds(pod)).collect();
+    if fellows.is_empty() { all().collect() } else { fellows }
 }
 
 /// Devices a pod asks for, in thousandths.

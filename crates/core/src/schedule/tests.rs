@@ -123,6 +123,105 @@ fn ks_19_a_gang_without_room_for_its_minimum_starts_nobody_and_holds_nothing() {
     );
 }
 
+/// The same group of KubeShare's pods, and one more that is not like the others.
+fn group(more: &str) -> String {
+    format!(
+        "node a gpu=4
+         wait w1 share=500 dialect=kubeshare dprio=1 gang=g:2:2 at=1
+         wait w2 share=500 dialect=kubeshare dprio=1 gang=g:2:2 at=2
+         {more}"
+    )
+}
+
+#[test]
+fn an_odd_pod_of_a_kubeshare_group_waits_alone() {
+    check(
+        &group("wait odd share=500 dialect=kubeshare dprio=1 gang=g:3:3 at=3"),
+        &pack(),
+        expect![[r#"
+            bind w1 to a (a-0)
+            bind w2 to a (a-0)
+            wait odd: members of gang default/g disagree: its oldest member waits for 2, this one for 3
+        "#]],
+    );
+    check(
+        &group("wait odd share=500 dialect=kubeshare dprio=7 gang=g:2:2 at=3"),
+        &pack(),
+        expect![[r#"
+            bind w1 to a (a-0)
+            bind w2 to a (a-0)
+            wait odd: members of gang default/g disagree: its oldest member has priority 1, this one 7
+        "#]],
+    );
+    // The oldest says what holds, and who disagrees is no company.
+    check(
+        "node a gpu=4
+         wait first share=500 dialect=kubeshare gang=g:2:2 at=1
+         wait odd share=500 dialect=kubeshare gang=g:3:3 at=2",
+        &pack(),
+        expect![[r#"
+            wait odd: members of gang default/g disagree: its oldest member waits for 2, this one for 3
+            wait first: gang default/g has 1 of 2 members
+        "#]],
+    );
+}
+
+#[test]
+fn members_of_a_kubeshare_group_need_only_agree_about_the_minimum() {
+    check(
+        &group("wait w3 share=500 dialect=kubeshare dprio=1 gang=g:3:2 at=3"),
+        &pack(),
+        expect![[r#"
+            bind w1 to a (a-0)
+            bind w2 to a (a-0)
+            bind w3 to a (a-1)
+        "#]],
+    );
+}
+
+#[test]
+fn a_pod_that_only_names_its_kubeshare_group_is_placed_by_itself_and_counts() {
+    let ps = "share=500 dialect=kubeshare gang=g:1:0 at=3";
+    check(
+        &group(&format!("wait ps {ps}")),
+        &pack(),
+        expect![[r#"
+            bind w1 to a (a-0)
+            bind w2 to a (a-0)
+            bind ps to a (a-1)
+        "#]],
+    );
+    check(
+        &format!("node a gpu=4\nwait ps {ps}\nwait w1 share=500 dialect=kubeshare gang=g:3:3"),
+        &pack(),
+        expect![[r#"
+            bind ps to a (a-0)
+            wait w1: gang default/g has 2 of 3 members
+        "#]],
+    );
+    check(
+        &format!("node a gpu=4\npod ps on a {ps}\nwait w1 share=500 dialect=kubeshare gang=g:2:2"),
+        &pack(),
+        expect![[r#"
+            bind w1 to a (a-0)
+        "#]],
+    );
+}
+
+#[test]
+fn members_of_a_native_gang_must_say_the_same() {
+    check(
+        "node a gpu=4
+         wait g1 share=500 gang=g:2:2
+         wait g2 share=500 gang=g:3:2",
+        &pack(),
+        expect![[r#"
+            wait g1: members of gang default/g disagree: size and minimum must be the same on all
+            wait g2: members of gang default/g disagree: size and minimum must be the same on all
+        "#]],
+    );
+}
+
 #[test]
 fn a_gang_that_fits_at_its_minimum_starts_with_as_many_as_fit() {
     check(
