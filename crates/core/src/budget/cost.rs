@@ -198,6 +198,8 @@ impl CostRule {
         let (share, memory) = held.parts(self.reference);
         match self.measure {
             Measure::Dominant => share.max(memory),
+            // GPUSharing knew no card's size: a whole one was so many times the reference, whichever the scheduler chose.
+            Measure::Mean if held.alone && self.reference.is_some() => (share + memory.min(share)).div_ceil(2),
             Measure::Mean => (share + memory).div_ceil(2),
         }
     }
@@ -242,6 +244,18 @@ mod tests {
         }
         // A whole card counts as a whole card, also where the manifest names less memory.
         assert_eq!(rule.part(&HeldDevice { alone: true, ..slice(1000, block(15), block(30)) }), 2_000_000);
+        // As admission makes it of 100 cores: alone on the card, all of whose memory it has.
+        for size in [Bytes::gib(16), Bytes::gib(80)] {
+            let whole = HeldDevice { alone: true, ..slice(1000, size, size) };
+            assert_eq!(rule.part(&whole), 2_000_000, "on a card of {size}");
+            let dominant = CostRule { measure: Measure::Dominant, ..rule.clone() };
+            assert!(dominant.part(&whole) > 2_000_000, "the larger part is the larger part");
+        }
+        assert_eq!(
+            rule.part(&HeldDevice { alone: true, ..slice(1000, block(15), block(15)) }),
+            1_500_000,
+            "a small card"
+        );
     }
 
     #[test]
