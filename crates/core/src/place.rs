@@ -205,8 +205,7 @@ impl<'a> Attempt<'a> {
             }
         }
         // Each policy names its best; the cluster's own policy chooses between those.
-        let named: Vec<(NodeIx, Answer)> =
-            lists.into_iter().filter_map(|line| pick(&*line.placer, line.answers)).collect();
+        let named: Vec<(NodeIx, Answer)> = lists.into_iter().filter_map(|line| pick(self.snapshot, line)).collect();
         let chosen = if named.len() > 1 { self.between(named) } else { named.into_iter().next() };
         let Some((ix, answer)) = chosen else { return Err(fold.finish()) };
         let volumes = self.snapshot.node_at(ix).map_or_else(Vec::new, |state| self.rules.volume_steps(state));
@@ -227,22 +226,32 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// The best answer by this policy; the first of equally good ones.
-fn pick(placer: &dyn Placer, mut answers: Vec<(NodeIx, Answer)>) -> Option<(NodeIx, Answer)> {
+/// The best answer by this policy.
+fn pick(snapshot: &Snapshot, line: Line<'_>) -> Option<(NodeIx, Answer)> {
+    let mut answers = line.answers;
     let mut scores: Vec<f64> = answers.iter().map(|(_, answer)| answer.score).collect();
-    placer.settle(&mut scores);
-    first_best(&scores).map(|i| answers.swap_remove(i))
+    line.placer.settle(&mut scores);
+    let node = |i: usize| answers[i].0;
+    first_best(&scores, |i, best| goes_first(snapshot, line.placement, node(i), node(best)))
+        .map(|i| answers.swap_remove(i))
 }
 
-/// The place of the best score; the first of equally good ones.
-fn first_best(scores: &[f64]) -> Option<usize> {
+/// The place of the best score; of equally good ones the first, unless a later one `goes_first`.
+fn first_best(scores: &[f64], goes_first: impl Fn(usize, usize) -> bool) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (i, score) in scores.iter().enumerate() {
-        if best.is_none_or(|b| *score > scores[b]) {
+        if best.is_none_or(|b| *score > scores[b] || (*score == scores[b] && goes_first(i, b))) {
             best = Some(i);
         }
     }
     best
+}
+
+/// Is `node` to be taken rather than the equally good `best`, which came to us earlier? gpu-admission sorted by name; by the other
+/// policies who came first is taken.
+fn goes_first(snapshot: &Snapshot, placement: &Placement, node: NodeIx, best: NodeIx) -> bool {
+    let name = |ix| snapshot.node_at(ix).map(|state| &state.node().name);
+    matches!(placement, Placement::GpuManager) && name(node) < name(best)
 }
 
 /// The policy of this name, for this pod.

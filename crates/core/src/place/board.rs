@@ -117,9 +117,10 @@ impl Board {
         }
         let placer = placer(placement, attempt);
         line.catch_up(snapshot, &self.seats, attempt, &*placer, placement, &mut self.asked);
+        let goes_first = |node, best| super::goes_first(snapshot, placement, node, best);
         let best = match only {
-            Some(nodes) => line.best_of(nodes, &*placer),
-            None => line.best(&*placer),
+            Some(nodes) => line.best_of(nodes, &*placer, goes_first),
+            None => line.best(&*placer, goes_first),
         };
         match best {
             Some(best) if kept.contains_key(&best) => Err(Unfit),
@@ -290,8 +291,8 @@ impl Line {
         }
     }
 
-    /// The first of the best.
-    fn best(&self, placer: &dyn Placer) -> Option<NodeIx> {
+    /// The first of the best, by the order in which they came or by what `goes_first` says.
+    fn best(&self, placer: &dyn Placer, goes_first: impl Fn(NodeIx, NodeIx) -> bool) -> Option<NodeIx> {
         match &self.ratings {
             Ratings::Blocks { all, best } => {
                 let top = best.iter().copied().max().filter(|top| *top != NO)?;
@@ -299,29 +300,39 @@ impl Line {
                 let within = all[block * BLOCK..].iter().position(|rating| *rating == top)?;
                 Some(NodeIx((block * BLOCK + within) as u32))
             }
-            Ratings::Plain(all) => settled(all, (0..all.len() as u32).map(NodeIx), placer),
+            Ratings::Plain(all) => settled(all, (0..all.len() as u32).map(NodeIx), placer, goes_first),
         }
     }
 
     /// The first of the best of these nodes, which come in their order.
-    fn best_of(&self, nodes: &[NodeIx], placer: &dyn Placer) -> Option<NodeIx> {
+    fn best_of(
+        &self,
+        nodes: &[NodeIx],
+        placer: &dyn Placer,
+        goes_first: impl Fn(NodeIx, NodeIx) -> bool,
+    ) -> Option<NodeIx> {
         match &self.ratings {
             Ratings::Blocks { all, .. } => {
                 let rated = nodes.iter().map(|node| (all.get(node.0 as usize).copied().unwrap_or(NO), *node));
                 let best = rated.reduce(|best, next| if next.0 > best.0 { next } else { best });
                 best.filter(|(rating, _)| *rating != NO).map(|(_, node)| node)
             }
-            Ratings::Plain(all) => settled(all, nodes.iter().copied(), placer),
+            Ratings::Plain(all) => settled(all, nodes.iter().copied(), placer, goes_first),
         }
     }
 }
 
 /// The first of the best of these nodes, where a policy makes their scores comparable first.
-fn settled(all: &[Option<f64>], nodes: impl Iterator<Item = NodeIx>, placer: &dyn Placer) -> Option<NodeIx> {
+fn settled(
+    all: &[Option<f64>],
+    nodes: impl Iterator<Item = NodeIx>,
+    placer: &dyn Placer,
+    goes_first: impl Fn(NodeIx, NodeIx) -> bool,
+) -> Option<NodeIx> {
     let scored = |node: NodeIx| Some((node, (*all.get(node.0 as usize)?)?));
     let (nodes, mut scores): (Vec<NodeIx>, Vec<f64>) = nodes.filter_map(scored).unzip();
     placer.settle(&mut scores);
-    super::first_best(&scores).map(|at| nodes[at])
+    super::first_best(&scores, |i, best| goes_first(nodes[i], nodes[best])).map(|at| nodes[at])
 }
 
 #[cfg(test)]

@@ -321,6 +321,19 @@ fn tk_01_tk_02_tk_03_tk_04_pods_fill_nodes_one_after_another() {
 }
 
 #[test]
+fn by_gpu_manager_equal_nodes_are_taken_by_name_and_by_other_policies_as_they_came() {
+    let nodes = "node n2 gpu=1\nnode n0 gpu=1\nnode n1 gpu=1\nwait p mem=1Gi share=100";
+    check(&by("gpu-manager"), nodes, "bind p to n0 (n0-0)");
+    check(&by("binpack"), nodes, "bind p to n2 (n2-0)");
+    // Asked for, rather than from memory.
+    let snapshot = cluster(nodes);
+    let (ix, pod) = snapshot.pods().map(|(ix, state)| (ix, state.pod().clone())).next().unwrap();
+    let (policy, kept) = (by("gpu-manager"), super::Kept::default());
+    let spot = super::Attempt::new(&snapshot, &policy, ix, &pod, &kept, Time(0)).unwrap().best().unwrap();
+    assert_eq!(snapshot.node_at(spot.node).unwrap().node().name.as_str(), "n0");
+}
+
+#[test]
 fn fp_19_cards_that_are_no_longer_reported_take_nothing_and_come_back_when_they_are() {
     let mut snapshot = cluster("node a gpu=1\nwait p share=500");
     let node = snapshot.node(&"a".into()).unwrap().node().clone();
