@@ -1,9 +1,10 @@
 //! The same numbers under the names that the emulated systems' exporters gave them: KubeShare's collector and aggregator, gpu-manager,
-//! 4paradigm's monitor and HAMi's. What their schedulers export is the scheduler's to show.
+//! 4paradigm's monitor and HAMi's. What their schedulers export our scheduler shows, behind a switch of the same name. What nobody here
+//! measures (contexts and modules apart from other memory, the memory controller, the time of the last kernel) is not shown.
 
 use std::collections::BTreeMap;
 
-use divvy_core::device::DeviceKind;
+use divvy_core::device::{Device, DeviceKind};
 use divvy_core::keys;
 
 use super::{Facts, Family, Labels, Part, Series};
@@ -18,6 +19,7 @@ pub fn families(facts: &Facts<'_>) -> Vec<Family> {
     let mut all = kubeshare(facts, &parts);
     all.extend(gpu_manager(facts, &parts));
     all.extend(vgpu(facts, &parts));
+    all.extend(hami(facts, &parts));
     all
 }
 
@@ -31,7 +33,7 @@ fn labels<const N: usize>(pairs: [(&'static str, String); N]) -> Labels {
 
 /// The information is in the labels; the value is the time.
 fn kubeshare(facts: &Facts<'_>, parts: &[Part<'_>]) -> Vec<Family> {
-    let capacity = |d: &divvy_core::device::Device| {
+    let capacity = |d: &Device| {
         let of_card = labels([
             ("node", facts.node.to_owned()),
             ("uuid", d.id.to_string()),
@@ -109,45 +111,89 @@ fn of_container(node: &str, who: &[String; 3], label: &'static str, value: Strin
     ])
 }
 
+/// A series for each card somebody looked at.
+fn of_cards(
+    facts: &Facts<'_>,
+    labels: impl Fn(&Device) -> Labels,
+    value: impl Fn(&crate::device::Usage) -> f64,
+) -> Vec<Series> {
+    let series = |usage: &crate::device::Usage| {
+        let device = facts.devices.iter().find(|device| device.id == usage.device)?;
+        Some((labels(device), value(usage)))
+    };
+    facts.usage.iter().filter_map(series).collect()
+}
+
+/// A series for each part of a GPU.
+fn of_parts(parts: &[Part<'_>], names: [&'static str; 5], value: impl Fn(&Part<'_>) -> f64) -> Vec<Series> {
+    let [namespace, pod, container, index, device] = names;
+    let series = |p: &Part<'_>| {
+        let of_part = labels([
+            (namespace, p.pod.pod.namespace.to_string()),
+            (pod, p.pod.pod.name.to_string()),
+            (container, p.container.to_string()),
+            (index, p.index.to_string()),
+            (device, p.slice.device.to_string()),
+            zone(),
+        ]);
+        (of_part, value(p))
+    };
+    parts.iter().filter(|p| p.slice.kind == DeviceKind::Gpu).map(series).collect()
+}
+
+fn zone() -> (&'static str, String) {
+    (ZONE.0, ZONE.1.to_owned())
+}
+
 fn vgpu(facts: &Facts<'_>, parts: &[Part<'_>]) -> Vec<Family> {
-    let zone = || (ZONE.0, ZONE.1.to_owned());
-    let host = |value: &dyn Fn(&crate::device::Usage) -> f64| -> Vec<Series> {
-        let series = |u: &crate::device::Usage| {
-            let index = facts.devices.iter().find(|d| d.id == u.device)?.index;
-            let of_card = labels([("deviceidx", index.to_string()), ("deviceuuid", u.device.to_string()), zone()]);
-            Some((of_card, value(u)))
-        };
-        facts.usage.iter().filter_map(series).collect()
-    };
-    let containers = |value: &dyn Fn(&Part<'_>) -> f64| -> Vec<Series> {
-        let series = |p: &Part<'_>| {
-            let of_part = labels([
-                ("podnamespace", p.pod.pod.namespace.to_string()),
-                ("podname", p.pod.pod.name.to_string()),
-                ("ctrname", p.container.to_string()),
-                ("vdeviceid", p.index.to_string()),
-                ("deviceuuid", p.slice.device.to_string()),
-                zone(),
-            ]);
-            (of_part, value(p))
-        };
-        parts.iter().filter(|p| p.slice.kind == DeviceKind::Gpu).map(series).collect()
-    };
-    let used = containers(&|p| p.account.memory as f64);
-    let limit = containers(&|p| p.slice.memory_limit.0 as f64);
-    let busy = containers(&|p| f64::from(p.account.utilisation) / 1000.0);
-    let host_used = host(&|u| u.memory.0 as f64);
+    let of_card = |d: &Device| labels([("deviceidx", d.index.to_string()), ("deviceuuid", d.id.to_string()), zone()]);
+    let names = ["podnamespace", "podname", "ctrname", "vdeviceid", "deviceuuid"];
+    let used = of_parts(parts, names, |p| p.account.memory as f64);
+    let limit = of_parts(parts, names, |p| p.slice.memory_limit.0 as f64);
+    let host_used = of_cards(facts, of_card, |u| u.memory.0 as f64);
+    let host_busy = of_cards(facts, of_card, |u| f64::from(u.busy) / 10.0);
     vec![
-        gauge("HostGPUMemoryUsage", "Memory in use on a card", host_used.clone()),
-        gauge("HostCoreUtilization", "How busy a card is, in percent", host(&|u| f64::from(u.busy) / 10.0)),
+        gauge("HostGPUMemoryUsage", "Memory in use on a card", host_used),
+        gauge("HostCoreUtilization", "How busy a card is, in percent", host_busy),
         gauge("vGPU_device_memory_usage_in_bytes", "Memory a container uses", used.clone()),
-        gauge("vGPU_device_memory_limit_in_bytes", "Memory a container may use", limit.clone()),
-        gauge("Device_memory_desc_of_container", "Memory a container uses", used.clone()),
+        gauge("vGPU_device_memory_limit_in_bytes", "Memory a container may use", limit),
+        gauge("Device_memory_desc_of_container", "Memory a container uses", used),
+    ]
+}
+
+/// HAMi has labels of its own beside its names, and what it calls a ratio is in percent.
+fn hami(facts: &Facts<'_>, parts: &[Part<'_>]) -> Vec<Family> {
+    let of_card = |d: &Device| {
+        labels([
+            ("node", facts.node.to_owned()),
+            ("device_index", d.index.to_string()),
+            ("device_uuid", d.id.to_string()),
+            ("device_type", registered_kind(d)),
+            zone(),
+        ])
+    };
+    let names = ["namespace", "pod", "container", "vdevice_index", "device_uuid"];
+    let used = of_parts(parts, names, |p| p.account.memory as f64);
+    let limit = of_parts(parts, names, |p| p.slice.memory_limit.0 as f64);
+    let busy = of_parts(parts, names, |p| f64::from(p.account.utilisation) / 10.0);
+    let host_used = of_cards(facts, of_card, |u| u.memory.0 as f64);
+    let host_busy = of_cards(facts, of_card, |u| f64::from(u.busy) / 10.0);
+    vec![
         gauge("hami_host_gpu_memory_used_bytes", "Memory in use on a card", host_used),
-        gauge("hami_host_gpu_utilization_ratio", "How busy a card is", host(&|u| f64::from(u.busy) / 1000.0)),
+        gauge("hami_host_gpu_utilization_ratio", "How busy a card is, in percent", host_busy),
         gauge("hami_vgpu_memory_used_bytes", "Memory a container uses", used.clone()),
         gauge("hami_vgpu_memory_limit_bytes", "Memory a container may use", limit),
         gauge("hami_container_device_memory_bytes", "Memory a container uses", used),
-        gauge("hami_container_device_utilization_ratio", "Time a container used", busy),
+        gauge("hami_container_device_utilization_ratio", "Time a container used, in percent", busy),
     ]
+}
+
+/// The type that the node's register says.
+fn registered_kind(device: &Device) -> String {
+    let model = device.model.as_str();
+    match device.kind {
+        DeviceKind::Mlu => format!("MLU-{model}"),
+        _ if model.starts_with("NVIDIA") => model.to_owned(),
+        _ => format!("NVIDIA-{model}"),
+    }
 }

@@ -92,5 +92,16 @@ fn the_other_systems_dashboards_find_their_names() {
     has(&text, r#"HostGPUMemoryUsage{deviceidx="0",deviceuuid="GPU-1",zone="vGPU"} 2147483648.0"#);
     let of = r#"{podnamespace="default",podname="pod",ctrname="main",vdeviceid="0",deviceuuid="GPU-1",zone="vGPU"}"#;
     has(&text, &format!("vGPU_device_memory_limit_in_bytes{of} 4294967296.0"));
+}
+
+#[test]
+fn hamis_names_have_hamis_labels_and_its_ratios_are_in_percent() {
+    let text = shown(true);
+    let of = r#"{namespace="default",pod="pod",container="main",vdevice_index="0",device_uuid="GPU-1",zone="vGPU"}"#;
     has(&text, &format!("hami_vgpu_memory_used_bytes{of} 1048576.0"));
+    has(&text, &format!("hami_vgpu_memory_limit_bytes{of} 4294967296.0"));
+    has(&text, &format!("hami_container_device_utilization_ratio{of} 25.0"));
+    let of = r#"{node="n",device_index="0",device_uuid="GPU-1",device_type="NVIDIA-Tesla T4",zone="vGPU"}"#;
+    has(&text, &format!("hami_host_gpu_memory_used_bytes{of} 2147483648.0"));
+    has(&text, &format!("hami_host_gpu_utilization_ratio{of} 40.0"));
 }
