@@ -52,8 +52,8 @@ pub struct World {
     evicting: BTreeMap<PodUid, Evicting>,
     /// Gangs that are bound in part, and since when.
     torn: HashMap<GangKey, Time>,
-    /// Pods that somebody bound without a grant.
-    orphans: BTreeSet<PodUid>,
+    /// Pods that somebody bound without a grant, and what [`Entry::manifest`] is of those that wait.
+    orphans: BTreeMap<PodUid, Option<Arc<serde_json::Value>>>,
     /// Ports that users of an emulated system find on pods.
     ports: ports::Ports,
     /// What nodes last said to pods that another scheduler asks about.
@@ -131,7 +131,7 @@ impl World {
             lines: Lines::default(),
             evicting: BTreeMap::new(),
             torn: HashMap::new(),
-            orphans: BTreeSet::new(),
+            orphans: BTreeMap::new(),
             ports: ports::Ports::default(),
             advice: HashMap::new(),
             notes: HashMap::new(),

@@ -46,8 +46,8 @@ pub struct PodSeen {
 pub fn pod(mut wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
     let (ask, bad_ask) = read::<GpuAsk>(wire.metadata.annotations.get(keys::ASK));
     let emulated = ask.as_ref().is_some_and(|ask| ask.dialect != Dialect::Native);
-    let unbound = wire.spec.node_name.is_empty();
-    let manifest = (emulated && unbound).then(|| Arc::new(manifest(&wire)));
+    let ungranted = wire.spec.node_name.is_empty() || !wire.metadata.annotations.contains_key(keys::GRANT);
+    let manifest = (emulated && ungranted).then(|| Arc::new(manifest(&wire)));
     let gates = wire.spec.scheduling_gates.len();
     wire.spec.scheduling_gates.retain(|gate| gate.name != keys::GANG_GATE);
     let gated = wire.spec.scheduling_gates.len() < gates;

@@ -1,7 +1,6 @@
 //! Pods that ask for devices and were bound by somebody else without a grant: a scheduler that was told to filter with us but not to
 //! bind, or a node name that the policy allows. They are given a grant where they are, or leave.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use divvy_cluster::Effect;
@@ -11,18 +10,19 @@ use divvy_core::keys;
 use divvy_core::pod::State;
 use divvy_core::schedule::ask_some;
 use divvy_core::time::Time;
+use serde_json::Value;
 
 use super::World;
 
 impl World {
     /// Gives a grant to every pod that was bound without one.
     pub(super) fn adopt(&mut self, now: Time) {
-        for uid in std::mem::take(&mut self.orphans) {
-            self.adopt_one(&uid, now);
+        for (uid, manifest) in std::mem::take(&mut self.orphans) {
+            self.adopt_one(&uid, manifest.as_deref(), now);
         }
     }
 
-    fn adopt_one(&mut self, uid: &PodUid, now: Time) {
+    fn adopt_one(&mut self, uid: &PodUid, manifest: Option<&Value>, now: Time) {
         let Some(state) = self.snapshot.pod(uid) else { return };
         let Some(bound) = state.pod().bound().filter(|b| b.grant.is_none() && !b.terminating).cloned() else { return };
         let pod = state.pod().clone();
@@ -38,10 +38,13 @@ impl World {
             Some((_, Ok(answer))) => {
                 let Some(grant) = answer.grant else { return self.snapshot.put_pod(pod) };
                 let text = serde_json::to_string(&grant).unwrap_or_default();
-                bound.grant = Some(Arc::new(grant));
                 let target = Target { pod: pod.key.clone(), uid: uid.clone() };
+                // Whoever bound it, its users look for what the emulated system writes.
+                let mut annotations = self.emulated(uid, &bound.node, Some(&grant), manifest);
+                annotations.insert(keys::GRANT.to_owned(), text);
+                let annotations = annotations.into_iter().map(|(key, value)| (key, Some(value))).collect();
+                bound.grant = Some(Arc::new(grant));
                 self.snapshot.put_pod(divvy_core::pod::Pod { state: State::Bound(bound), ..pod });
-                let annotations = BTreeMap::from([(keys::GRANT.to_owned(), Some(text))]);
                 self.effects.push(Effect::Annotate(Annotate { target, annotations }));
                 self.counts.adopted += 1;
             }

@@ -240,8 +240,10 @@ impl World {
     /// The best of the nodes a pod was told would do.
     pub fn best(&self, uid: &PodUid) -> Option<&NodeName> {
         let scores = self.advice.get(uid)?;
-        // The first of equals, as when we place ourselves.
-        let best = scores.iter().reduce(|best, next| if next.1 > best.1 { next } else { best })?;
+        // Of equals the first by name: this is asked by gpu-admission's users, whose nodes were sorted so.
+        let better =
+            |next: &(NodeName, f64), best: &(NodeName, f64)| next.1 > best.1 || (next.1 == best.1 && next.0 < best.0);
+        let best = scores.iter().reduce(|best, next| if better(next, best) { next } else { best })?;
         Some(&best.0)
     }
 

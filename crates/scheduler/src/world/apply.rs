@@ -92,7 +92,7 @@ impl World {
             self.stirred |= wanted;
             self.evict_if_refused(&uid, &node, now);
             if orphan {
-                self.orphans.insert(uid);
+                self.orphans.insert(uid, seen.manifest);
             }
             return;
         }

@@ -17,6 +17,7 @@ use divvy_core::volume::VolumeStep;
 use divvy_core::{audit, keys};
 use divvy_dialects::PodManifest;
 use divvy_dialects::emulate::{Place, emulate};
+use serde_json::Value;
 
 use super::World;
 use super::entry::Stand;
@@ -97,7 +98,8 @@ impl World {
         volumes: Vec<VolumeStep>,
         now: Time,
     ) {
-        let mut annotations = self.emulated(uid, node, grant);
+        let manifest = self.entries.get(uid).and_then(|entry| entry.manifest.clone());
+        let mut annotations = self.emulated(uid, node, grant, manifest.as_deref());
         if let Some(grant) = grant {
             annotations.insert(keys::GRANT.to_owned(), serde_json::to_string(grant).unwrap_or_default());
         }
@@ -109,14 +111,19 @@ impl World {
     }
 
     /// What users of an emulated system find on the pod besides its grant.
-    fn emulated(&mut self, uid: &PodUid, node: &NodeName, grant: Option<&Grant>) -> BTreeMap<String, String> {
+    pub(super) fn emulated(
+        &mut self,
+        uid: &PodUid,
+        node: &NodeName,
+        grant: Option<&Grant>,
+        manifest: Option<&Value>,
+    ) -> BTreeMap<String, String> {
         let found = || {
-            let manifest = self.entries.get(uid)?.manifest.clone()?;
             let ask = self.snapshot.pod(uid)?.pod().ask.clone()?;
             let state = self.snapshot.node(node)?;
             let place =
                 Place { node: node.as_str(), inventory: &state.node().inventory, ports_taken: self.ports.taken(node) };
-            Some(emulate(&PodManifest::new(&manifest), &ask, grant?, &place).annotations)
+            Some(emulate(&PodManifest::new(manifest?), &ask, grant?, &place).annotations)
         };
         let annotations = found().unwrap_or_default();
         let port = annotations.get(keys::KUBESHARE_PORT).and_then(|port| port.parse().ok());

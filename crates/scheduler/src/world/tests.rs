@@ -534,3 +534,45 @@ fn who_has_waited_long_is_woken_and_not_overtaken_by_those_who_come_while_it_sle
     world.decide(Time(605_000), 100);
     assert_eq!(binds(&world.take_effects()).len(), 1);
 }
+
+/// A pod of gpu-manager's users that kube-scheduler is to place.
+fn vcuda(name: &str, node: &str) -> Value {
+    let ask =
+        json!({"v": 1, "dialect": "gpu-manager", "containers": [{"name": "c", "wants": [{"count": 1, "share": 500}]}]});
+    let more = json!({
+        "metadata": {"annotations": {(keys::ASK): ask.to_string()}},
+        "spec": {"schedulerName": "default-scheduler", "nodeName": node},
+    });
+    pod(name, 1, 500, more)
+}
+
+#[test]
+fn a_pod_that_kube_scheduler_bound_itself_gets_its_grant_and_what_its_users_look_for() {
+    let mut world = world(1);
+    world.apply(seen(vcuda("a", "n0")), Time(1));
+    let effects = decide(&mut world);
+    let annotations = effects.iter().find_map(|effect| match effect {
+        Effect::Annotate(annotate) => Some(&annotate.annotations),
+        _ => None,
+    });
+    let annotations = annotations.unwrap_or_else(|| panic!("{effects:?}"));
+    let text = |key: &str| annotations.get(key).and_then(|value| value.as_deref());
+    assert!(text(keys::GRANT).is_some());
+    assert_eq!(text(&format!("{}0", keys::VCUDA_GPU_INDEX)), Some("0"));
+    assert_eq!((text(keys::VCUDA_NODE), text(keys::VCUDA_ASSIGNED)), (Some("n0"), Some("false")));
+    assert!(text(keys::VCUDA_TIME).is_some());
+}
+
+#[test]
+fn gpu_admissions_users_get_the_first_of_equal_nodes_by_name() {
+    let mut world = world(0);
+    let names = ["n2", "n0", "n1"];
+    for name in names {
+        world.apply(node(name, 1, 2, &[]), Time(0));
+    }
+    let Change::Pod(asking) = seen(vcuda("a", "")) else { panic!("a pod is a pod") };
+    let uid = asking.pod.uid.clone();
+    let advice = world.filter(*asking, names.map(String::from).into(), Wanted::One, Time(1));
+    assert_eq!(advice.fit.len(), 3);
+    assert_eq!(world.best(&uid).map(|name| name.as_str()), Some("n0"));
+}
