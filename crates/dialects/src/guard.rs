@@ -55,7 +55,7 @@ pub(crate) fn tricks(pod: &PodManifest<'_>, ask: &GpuAsk, config: &DialectConfig
             ));
         }
         if let (Some(value), OnTrick::Refuse) = (container.env(DISABLE_CONTROL), guard.off_switch)
-            && go_bool(&value) != Some(false)
+            && switches_off(&value, dialect)
         {
             mistakes.push(Mistake::about(
                 dialect,
@@ -86,6 +86,15 @@ pub(crate) fn blindfolds(pod: &PodManifest<'_>, ask: &GpuAsk) -> Vec<EnvHint> {
 
 fn asks(ask: &GpuAsk, container: &str) -> bool {
     ask.containers.iter().any(|asking| asking.name.as_str() == container)
+}
+
+/// Would the emulated system have taken `CUDA_DISABLE_CONTROL` with this value for a wish to be without limits?
+fn switches_off(value: &str, dialect: Dialect) -> bool {
+    match dialect {
+        Dialect::Vgpu => true, // that it is there is enough
+        Dialect::Hami => go_bool(value) == Some(true),
+        _ => go_bool(value) != Some(false),
+    }
 }
 
 /// A boolean as Go's strconv reads it, which is what users of these systems learnt to write.

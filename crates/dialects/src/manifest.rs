@@ -58,9 +58,10 @@ impl<'a> PodManifest<'a> {
         text(self.metadata("labels")?.get(key)?)
     }
 
-    /// A label's value on the pod or on its namespace.
-    pub(crate) fn label_here_or_on_namespace(&self, key: &str) -> Option<Cow<'a, str>> {
-        self.label(key).or_else(|| text(self.namespace_labels?.get(key)?))
+    /// Does the pod or its namespace have this label with this value? Another value on one does not take back what the other says.
+    pub(crate) fn is_labelled_here_or_on_namespace(&self, key: &str, value: &str) -> bool {
+        let on_namespace = || text(self.namespace_labels?.get(key)?);
+        self.label(key).as_deref() == Some(value) || on_namespace().as_deref() == Some(value)
     }
 
     /// An annotation's value.
@@ -161,6 +162,11 @@ impl<'a> Container<'a> {
 
     fn raw(&self, list: &str, key: &str) -> Option<&'a Value> {
         self.list(list)?.get(key).filter(|value| !value.is_null())
+    }
+
+    /// An amount as it stands in the manifest: the limit, or the request where there is no limit.
+    pub(crate) fn written(&self, key: &str) -> Option<Cow<'a, str>> {
+        text(self.raw("limits", key).or_else(|| self.raw("requests", key))?)
     }
 
     /// A whole number asked for: the limit, or the request where there is no limit. What is wrong with it goes to `mistakes`.

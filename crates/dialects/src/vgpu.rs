@@ -1,11 +1,11 @@
 //! 4paradigm's vGPU scheduler and HAMi, which grew out of it: cards, memory and cores in each container's limits, under names the
 //! administrator may change. One reader for both; [`NvidiaFlavour`] says whose rules hold where they differ.
 
+mod memory;
 mod mlu;
 mod rules;
 
 use divvy_core::ask::{ContainerAsk, DeviceAsk, Dialect, GpuAsk, MemoryAsk};
-use divvy_core::device::Isolation;
 use divvy_core::keys;
 use divvy_core::units::{Bytes, Share};
 
@@ -28,7 +28,7 @@ fn dialect(config: &DialectConfig) -> Dialect {
 /// Reads each container's limits and the pod's annotations.
 pub(crate) fn read(pod: &PodManifest<'_>, config: &DialectConfig) -> Spoken {
     let dialect = dialect(config);
-    let ignored = |key| pod.label_here_or_on_namespace(key).as_deref() == Some("ignore");
+    let ignored = |key| pod.is_labelled_here_or_on_namespace(key, "ignore");
     if ignored(keys::VGPU_WEBHOOK) || ignored(keys::HAMI_WEBHOOK) {
         return Spoken::Silent;
     }
@@ -40,7 +40,6 @@ pub(crate) fn read(pod: &PodManifest<'_>, config: &DialectConfig) -> Spoken {
         mistakes: Vec::new(),
         hints: Default::default(),
         priority: None,
-        partitions: false,
     };
     let mut containers = Vec::new();
     let mut voice = None;
@@ -48,7 +47,9 @@ pub(crate) fn read(pod: &PodManifest<'_>, config: &DialectConfig) -> Spoken {
         if container.is_privileged() && config.nvidia == NvidiaFlavour::Vgpu {
             continue; // 4paradigm's webhook passes by privileged containers
         }
+        let level = reader.priority(&container);
         let Some(key) = reader.first_word(&container) else { continue };
+        reader.priority = reader.priority.max(level);
         voice.get_or_insert_with(|| Field::resource(&container.name(), &key));
         let mut wants = Vec::new();
         wants.extend(reader.cards(&container));
@@ -66,9 +67,6 @@ pub(crate) fn read(pod: &PodManifest<'_>, config: &DialectConfig) -> Spoken {
     let Some(voice) = voice else { return Spoken::Silent };
     let mut ask = GpuAsk::of(dialect, containers);
     ask.priority = reader.priority.unwrap_or(0);
-    if reader.partitions {
-        ask.isolation = vec![Isolation::Mig];
-    }
     rules::read(pod, config, &mut ask, &mut reader.mistakes);
     let draft = Draft { ask, hints: reader.hints, voice };
     Spoken::from(Some(draft), dialect, reader.mistakes)
@@ -82,7 +80,6 @@ struct Reader<'c> {
     hints: crate::reading::Hints,
     /// The highest priority of any container, ours way up.
     priority: Option<i32>,
-    partitions: bool,
 }
 
 impl Reader<'_> {
@@ -124,6 +121,14 @@ impl Reader<'_> {
         container.amount(key, unit, self.dialect, &mut self.mistakes)
     }
 
+    /// The MiB that one of the amounts of memory stands for.
+    fn memory_factor(&self) -> u64 {
+        match self.config.nvidia {
+            NvidiaFlavour::Hami => u64::from(self.config.vgpu.memory_factor.max(1)),
+            NvidiaFlavour::Vgpu => 1,
+        }
+    }
+
     /// NVIDIA cards, whole or in parts.
     fn cards(&mut self, container: &Container<'_>) -> Option<DeviceAsk> {
         let config = &self.config.vgpu;
@@ -131,17 +136,18 @@ impl Reader<'_> {
         let hami = self.config.nvidia == NvidiaFlavour::Hami;
         let before = self.mistakes.len();
         let count = self.amount(container, &names.resource_name, "a whole number of cards");
-        let memory = self.amount(container, &names.resource_mem, "MiB as a whole number");
+        let memory =
+            memory::mib(container, &names.resource_mem, self.memory_factor(), self.dialect, &mut self.mistakes);
         let percentage = self.amount(container, &names.resource_mem_percentage, "percent, 0 to 100");
         let cores = self.amount(container, &names.resource_cores, "percent, 0 to 100");
-        self.priority(container);
-        let more = memory.or(percentage).or(cores).is_some();
-        if count.is_none() && !more {
+        let parts = [&names.resource_mem, &names.resource_mem_percentage, &names.resource_cores];
+        if count.is_none() && !parts.iter().any(|key| container.names(key)) {
             return None;
         }
 
+        let nothing = [memory, percentage, cores].iter().all(|amount| amount.unwrap_or(0) == 0);
         let count = match count {
-            Some(0) if !more => return None,
+            Some(0) if nothing && self.mistakes.len() == before => return None,
             Some(0) => {
                 self.wrong(container, &names.resource_name, 0, "asks for parts of no card", "write 1 or more");
                 0
@@ -157,6 +163,7 @@ impl Reader<'_> {
                 count
             }
             Some(count) => count,
+            None if container.names(&names.resource_name) => 0, // and what is wrong with it is said already
             None if hami && config.default_gpu_num > 0 => {
                 self.add(container, &names.resource_name, u64::from(config.default_gpu_num));
                 u64::from(config.default_gpu_num)
@@ -207,20 +214,20 @@ impl Reader<'_> {
         })
     }
 
-    /// Memory per card: the amount, else the percentage, else the administrator's default, else all of it.
+    /// Memory per card: the amount in MiB, else the percentage, else the administrator's default, else all of it. HAMi looks at the
+    /// percentage also where there is an amount; 4paradigm does not.
     fn memory(&mut self, container: &Container<'_>, memory: Option<u64>, percentage: Option<u64>) -> MemoryAsk {
         let config = &self.config.vgpu;
         let hami = self.config.nvidia == NvidiaFlavour::Hami;
-        let factor = if hami { u64::from(config.memory_factor.max(1)) } else { 1 };
-        if let Some(amount) = memory.filter(|amount| *amount > 0) {
-            let mib = amount.checked_mul(factor).filter(|mib| *mib <= i32::MAX as u64);
-            if mib.is_none() {
-                let bytes = amount >> 20;
-                let mend =
-                    format!("{} counts MiB: write {bytes} if {amount} bytes are meant", config.names.resource_mem);
-                self.wrong(container, &config.names.resource_mem, amount, "is more memory than any card has", mend);
-            }
-            return MemoryAsk::Bytes(Bytes::mib(mib.unwrap_or(0)));
+        if let Some(percent) = percentage.filter(|percent| *percent > 100)
+            && (hami || memory.unwrap_or(0) == 0)
+        {
+            let (problem, mend) = ("is more than a card has", "write percent of one card, 1 to 100");
+            self.wrong(container, &config.names.resource_mem_percentage, percent, problem, mend);
+            return MemoryAsk::Nothing;
+        }
+        if let Some(mib) = memory.filter(|mib| *mib > 0) {
+            return MemoryAsk::Bytes(Bytes::mib(mib));
         }
         match percentage {
             Some(100) => MemoryAsk::Part(Share::WHOLE),
@@ -236,40 +243,29 @@ impl Reader<'_> {
                 );
                 MemoryAsk::Nothing
             }
-            Some(percent) if percent > 100 => {
-                let problem = "is more than a card has";
-                self.wrong(
-                    container,
-                    &config.names.resource_mem_percentage,
-                    percent,
-                    problem,
-                    "write percent of one card, 1 to 100",
-                );
-                MemoryAsk::Nothing
-            }
             _ if config.default_mem > 0 => {
-                MemoryAsk::Bytes(Bytes::mib(u64::from(config.default_mem).saturating_mul(factor)))
+                MemoryAsk::Bytes(Bytes::mib(u64::from(config.default_mem).saturating_mul(self.memory_factor())))
             }
             _ => MemoryAsk::Part(Share::WHOLE),
         }
     }
 
-    /// Priority on the card: 0 is high, more is lower, and nothing said is 1. Ours grows upwards: high is 1, the usual 0.
-    fn priority(&mut self, container: &Container<'_>) {
+    /// Priority on the card: 0 is high, more is lower, and nothing said is 1. Ours grows upwards: high is 1, the usual 0. Every
+    /// container that says one learns it, also one without a card of its own.
+    fn priority(&mut self, container: &Container<'_>) -> Option<i32> {
         let key = &self.config.vgpu.names.resource_priority;
-        let Some(level) = self.amount(container, key, "0 for high or 1 for low") else { return };
+        let level = self.amount(container, key, "0 for high or 1 for low")?;
         let most = if self.config.nvidia == NvidiaFlavour::Vgpu { 1 } else { i32::MAX as u64 - 1 };
         if level > most {
             self.wrong(container, key, level, "is not a priority", "write 0 for high or 1 for low");
-            return;
+            return None;
         }
-        let ours = 1 - level as i32;
-        self.priority = Some(self.priority.map_or(ours, |other| other.max(ours)));
         self.hints.env.push(EnvHint {
             container: (*container.name()).into(),
             name: "CUDA_TASK_PRIORITY".into(),
             value: level.to_string(),
         });
+        Some(1 - level as i32)
     }
 
     fn core_policy(&self, container: &Container<'_>) -> CorePolicy {
@@ -307,7 +303,6 @@ impl Reader<'_> {
             } else if count > MOST_CARDS {
                 self.wrong(container, key, count, "is more partitions than any node has", "ask per pod, not per job");
             } else if count > 0 {
-                self.partitions = true;
                 wants.push(DeviceAsk {
                     count: count as u32,
                     partition: Some(profile.into()),

@@ -9,10 +9,23 @@ use crate::config::DialectConfig;
 use crate::manifest::Container;
 use crate::mistake::{Field, Mistake};
 use crate::reading::{Hints, PostStartHint};
+use crate::vgpu::memory;
 
 const MOST_CARDS: u64 = 1024;
+/// MiB of one block of HAMi's `vmemory`.
+const BLOCK: u64 = 256;
 
-/// The MLUs a container asks for: whole ones, or a slice of memory on each.
+/// What a container says about MLUs, under either system's names.
+struct Said<'n> {
+    count_key: &'n str,
+    count: Option<u64>,
+    /// MiB.
+    memory: Option<u64>,
+    /// Percent.
+    cores: Option<u64>,
+}
+
+/// The MLUs a container asks for: whole ones, or a slice of memory on each. Every mistake is named.
 pub(super) fn read(
     container: &Container<'_>,
     config: &DialectConfig,
@@ -20,55 +33,60 @@ pub(super) fn read(
     mistakes: &mut Vec<Mistake>,
 ) -> Option<DeviceAsk> {
     let names = &config.vgpu.names;
+    let old = [names.mlu_resource_name.as_str(), &names.mlu_resource_mem];
+    let new = [keys::HAMI_MLU_COUNT, keys::HAMI_MLU_MEMORY, keys::HAMI_MLU_CORES];
+    let (speaks_old, speaks_new) =
+        (old.iter().any(|key| container.names(key)), new.iter().any(|key| container.names(key)));
     let before = mistakes.len();
-    let mut amount = |key: &str, unit: &str| container.amount(key, unit, dialect, mistakes);
-    let old = (
-        amount(&names.mlu_resource_name, "a number of MLUs"),
-        amount(&names.mlu_resource_mem, "MiB as a whole number"),
-    );
-    let new = (amount(keys::HAMI_MLU_COUNT, "a number of MLUs"), amount(keys::HAMI_MLU_MEMORY, "blocks of 256 MiB"));
-    let cores = amount(keys::HAMI_MLU_CORES, "percent, 0 to 100");
-    if mistakes.len() > before || (old == (None, None) && new == (None, None) && cores.is_none()) {
-        return None;
-    }
+    let mut one = |count_key, memory_key: &str, block, cores_key: Option<&str>| Said {
+        count_key,
+        count: container.amount(count_key, "a number of MLUs", dialect, mistakes),
+        memory: memory::mib(container, memory_key, block, dialect, mistakes),
+        cores: cores_key.and_then(|key| container.amount(key, "percent, 0 to 100", dialect, mistakes)),
+    };
+    let said = match (speaks_old, speaks_new) {
+        (false, false) => return None,
+        (true, false) => one(old[0], old[1], 1, None),
+        (false, true) => one(new[0], new[1], BLOCK, Some(new[2])),
+        (true, true) => {
+            let field = Field::resource(&container.name(), keys::HAMI_MLU_COUNT);
+            mistakes.push(Mistake::at(dialect, field, "asks for MLUs under two names", "keep one of them"));
+            return None;
+        }
+    };
+    check(container, &said, dialect, mistakes);
+    let count = said.count.filter(|count| mistakes.len() == before && *count > 0)?;
+    Some(want(count as u32, said.memory.unwrap_or(0), said.cores.unwrap_or(0) as u32))
+}
+
+/// Names what cannot be: parts of no MLU, more MLUs than there are, more cores than one has.
+fn check(container: &Container<'_>, said: &Said<'_>, dialect: Dialect, mistakes: &mut Vec<Mistake>) {
     let mut wrong = |key: &str, problem: &str, mend: &str| {
         mistakes.push(Mistake::at(dialect, Field::resource(&container.name(), key), problem, mend));
-        None
     };
-    if old != (None, None) && (new != (None, None) || cores.is_some()) {
-        return wrong(keys::HAMI_MLU_COUNT, "asks for MLUs under two names", "keep one of them");
-    }
-    let (count_key, memory_key, unit) = match old {
-        (None, None) => (keys::HAMI_MLU_COUNT, keys::HAMI_MLU_MEMORY, 256u64),
-        _ => (names.mlu_resource_name.as_str(), names.mlu_resource_mem.as_str(), 1),
-    };
-    let (count, memory) = if old == (None, None) { new } else { old };
-    let count = match count {
-        None => return wrong(count_key, "is missing", "add it: how many MLUs the rest is asked of"),
-        Some(0) if memory.unwrap_or(0) == 0 && cores.unwrap_or(0) == 0 => return None,
-        Some(0) => return wrong(count_key, "asks for parts of no MLU", "write 1 or more"),
+    let parts = said.memory.unwrap_or(0) > 0 || said.cores.unwrap_or(0) > 0;
+    match said.count {
+        None if !container.names(said.count_key) => {
+            wrong(said.count_key, "is missing", "add it: how many MLUs the rest is asked of");
+        }
+        Some(0) if parts => wrong(said.count_key, "asks for parts of no MLU", "write 1 or more"),
         Some(count) if count > MOST_CARDS => {
-            return wrong(count_key, "is more MLUs than any node has", "write how many");
+            wrong(said.count_key, "is more MLUs than any node has", "write how many");
         }
-        Some(count) => count as u32,
-    };
-    let mib = match memory.unwrap_or(0).checked_mul(unit).filter(|mib| *mib <= i32::MAX as u64) {
-        Some(mib) => mib,
-        None => {
-            return wrong(memory_key, "is more memory than any MLU has", "write MiB, or blocks of 256 MiB for vmemory");
-        }
-    };
-    let cores = match cores {
-        None => 0,
-        Some(cores @ 0..=100) => cores as u32,
-        Some(_) => return wrong(keys::HAMI_MLU_CORES, "is more than an MLU has", "write percent, 0 to 100"),
-    };
+        _ => {}
+    }
+    if said.cores.is_some_and(|cores| cores > 100) {
+        wrong(keys::HAMI_MLU_CORES, "is more than an MLU has", "write percent, 0 to 100");
+    }
+}
+
+fn want(count: u32, mib: u64, cores: u32) -> DeviceAsk {
     if mib == 0 && cores == 0 {
-        return Some(DeviceAsk { kind: DeviceKind::Mlu, ..DeviceAsk::whole(count) });
+        return DeviceAsk { kind: DeviceKind::Mlu, ..DeviceAsk::whole(count) };
     }
     let memory = if mib == 0 { MemoryAsk::Part(Share::WHOLE) } else { MemoryAsk::Bytes(Bytes::mib(mib)) };
     let share = Share(cores * 10);
-    Some(DeviceAsk {
+    DeviceAsk {
         kind: DeviceKind::Mlu,
         count,
         memory,
@@ -76,7 +94,7 @@ pub(super) fn read(
         share_limit: if share == Share::ZERO { Share::WHOLE } else { share },
         exclusive: cores == 100,
         ..DeviceAsk::default()
-    })
+    }
 }
 
 /// What splits a card for 4paradigm's users runs after the container has started.

@@ -12,6 +12,8 @@ use crate::mistake::{Field, Mistake};
 use crate::native::wishes::entries;
 use crate::suggest;
 
+const CARD_POLICIES: [&str; 5] = ["spread", "binpack", "topology-aware", "mutex", "numa"];
+
 /// Reads them into `ask`.
 pub(super) fn read(pod: &PodManifest<'_>, config: &DialectConfig, ask: &mut GpuAsk, mistakes: &mut Vec<Mistake>) {
     let mut rules = Rules { pod, dialect: ask.dialect, hami: config.nvidia == NvidiaFlavour::Hami, mistakes };
@@ -53,25 +55,52 @@ impl Rules<'_, '_> {
         };
         let (gpu_only, gpu_avoid) = read(self, gpu, keys::VGPU_USE_TYPE, keys::VGPU_NO_USE_TYPE);
         let (mlu_only, mlu_avoid) = read(self, mlu, keys::MLU_USE_TYPE, keys::MLU_NO_USE_TYPE);
-        if gpu && mlu && gpu_only.is_empty() != mlu_only.is_empty() {
-            let key = if gpu_only.is_empty() { keys::MLU_USE_TYPE } else { keys::VGPU_USE_TYPE };
-            let text = self.pod.annotation(key).unwrap_or_default();
-            self.wrong(
-                key,
-                &text,
-                "chooses the type of one vendor in a pod that asks for two",
-                "name the types of both".into(),
+        if gpu && mlu {
+            let keys = [keys::VGPU_USE_TYPE, keys::MLU_USE_TYPE];
+            self.refuse_half(
+                keys,
+                [gpu_only.is_empty(), mlu_only.is_empty()],
+                "chooses the type",
+                "name the types of both",
             );
         }
         ask.models.only = [gpu_only, mlu_only].concat();
         ask.models.avoid = [gpu_avoid, mlu_avoid].concat();
     }
 
+    /// Cards to use and to avoid by their ids, per vendor as well.
     fn devices(&mut self, ask: &mut GpuAsk) {
         let id = |entry: &str| DeviceId::from(entry);
-        let listed = |keys: [&str; 2]| keys.iter().flat_map(|key| self.list(key, id)).collect();
-        ask.devices.only = listed([keys::VGPU_USE_UUID, keys::HAMI_MLU_USE_UUID]);
-        ask.devices.avoid = listed([keys::VGPU_NO_USE_UUID, keys::HAMI_MLU_NO_USE_UUID]);
+        let asks = |kind| wants(ask).any(|want| want.kind == kind);
+        let (gpu, mlu) = (asks(DeviceKind::Gpu), asks(DeviceKind::Mlu));
+        let read = |rules: &Self, asked: bool, key: &str| if asked { rules.list(key, id) } else { Vec::new() };
+        let gpu_only = read(self, gpu, keys::VGPU_USE_UUID);
+        let mlu_only = read(self, mlu, keys::HAMI_MLU_USE_UUID);
+        if gpu && mlu {
+            let keys = [keys::VGPU_USE_UUID, keys::HAMI_MLU_USE_UUID];
+            self.refuse_half(
+                keys,
+                [gpu_only.is_empty(), mlu_only.is_empty()],
+                "chooses the cards",
+                "name the cards of both",
+            );
+        }
+        ask.devices.only = [gpu_only, mlu_only].concat();
+        let (gpu_avoid, mlu_avoid) =
+            (read(self, gpu, keys::VGPU_NO_USE_UUID), read(self, mlu, keys::HAMI_MLU_NO_USE_UUID));
+        ask.devices.avoid = [gpu_avoid, mlu_avoid].concat();
+    }
+
+    /// Refuses a list for one of two vendors where the other's, which would then match nothing, is empty.
+    fn refuse_half(&mut self, keys: [&str; 2], empty: [bool; 2], chooses: &str, mend: &str) {
+        let key = match empty {
+            [true, false] => keys[1],
+            [false, true] => keys[0],
+            _ => return,
+        };
+        let text = self.pod.annotation(key).unwrap_or_default();
+        let problem = format!("{chooses} of one vendor in a pod that asks for two");
+        self.wrong(key, &text, &problem, mend.into());
     }
 
     fn numa(&mut self, ask: &mut GpuAsk) {
@@ -83,7 +112,7 @@ impl Rules<'_, '_> {
         }
     }
 
-    fn one_of(&mut self, key: &str, text: &str, words: &[&'static str]) {
+    fn one_of(&mut self, key: &str, text: &str, problem: &str, words: &[&'static str]) {
         if words.contains(&text) {
             return;
         }
@@ -92,7 +121,7 @@ impl Rules<'_, '_> {
             Some(near) => format!("did you mean {near}? known: {all}"),
             None => format!("write one of {all}"),
         };
-        self.wrong(key, text, "is not a policy", mend);
+        self.wrong(key, text, problem, mend);
     }
 
     fn policy(&mut self, ask: &mut GpuAsk) {
@@ -101,13 +130,13 @@ impl Rules<'_, '_> {
         let (node, gpu, weights) =
             (filled(keys::HAMI_NODE_POLICY), filled(keys::HAMI_GPU_POLICY), filled(keys::HAMI_WEIGHTS));
         if let Some(text) = node {
-            self.one_of(keys::HAMI_NODE_POLICY, text.trim(), &["binpack", "spread"]);
+            self.one_of(keys::HAMI_NODE_POLICY, text.trim(), "is not a policy", &["binpack", "spread"]);
             settings.insert("node".to_owned(), text.trim().to_owned());
         }
         if let Some(text) = gpu {
             let chain: Vec<&str> = entries(&text).collect();
             for word in &chain {
-                self.one_of(keys::HAMI_GPU_POLICY, word, &["spread", "binpack", "topology-aware", "mutex", "numa"]);
+                self.one_of(keys::HAMI_GPU_POLICY, word, "is not a policy", &CARD_POLICIES);
             }
             settings.insert("gpu".to_owned(), chain.join(","));
         }
@@ -127,23 +156,24 @@ impl Rules<'_, '_> {
         }
     }
 
-    /// Ways of sharing the pod accepts. HAMi looks whether a card's mode occurs in the text.
+    /// Ways of sharing the pod accepts. HAMi looks whether a card's mode occurs in the text, and so passes over a slip.
     fn mode(&mut self, ask: &mut GpuAsk) {
         let Some(text) = self.pod.annotation(keys::VGPU_MODE).filter(|text| !text.trim().is_empty()) else { return };
         let mut accepted = Vec::new();
-        if text.contains("mig") {
-            accepted.push(Isolation::Mig);
+        for word in entries(&text) {
+            match word {
+                "mig" => accepted.push(Isolation::Mig),
+                "hami-core" => accepted.extend([Isolation::Driver, Isolation::Intercept, Isolation::None]),
+                "mps" => {}
+                slip => self.one_of(keys::VGPU_MODE, slip, "is not a mode", &["hami-core", "mig"]),
+            }
         }
-        if text.contains("hami-core") {
-            accepted.extend([Isolation::Driver, Isolation::Intercept, Isolation::None]);
+        if accepted.is_empty() && entries(&text).all(|word| word == "mps") {
+            let mend = "write hami-core, mig, or both separated by a comma";
+            self.wrong(keys::VGPU_MODE, &text, "MPS is not offered by Divvy", mend.into());
         }
-        if accepted.is_empty() {
-            let problem = if text.contains("mps") { "MPS is not offered by Divvy" } else { "is not a mode" };
-            self.wrong(keys::VGPU_MODE, &text, problem, "write hami-core, mig, or both separated by a comma".into());
-        }
-        if ask.isolation.is_empty() {
-            ask.isolation = accepted;
-        } else if !accepted.contains(&Isolation::Mig) {
+        let partitions = wants(ask).any(|want| want.partition.is_some());
+        if partitions && !accepted.is_empty() && !accepted.contains(&Isolation::Mig) {
             self.wrong(
                 keys::VGPU_MODE,
                 &text,
@@ -151,6 +181,7 @@ impl Rules<'_, '_> {
                 "add mig, or remove it".into(),
             );
         }
+        ask.isolation = accepted;
     }
 }
 

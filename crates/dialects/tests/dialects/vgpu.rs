@@ -50,6 +50,14 @@ fn fp_03_every_container_with_a_priority_learns_it() {
     };
     assert_eq!(hints.env, [env("a", "0"), env("b", "1")]);
     assert_eq!(read.priority, 1, "the highest of its containers, upside up");
+    let beside = bare().container("a", &[(VGPU_COUNT, "1")]).container("b", &[(VGPU_PRIORITY, "0")]);
+    let (read, hints) = ask(beside.read());
+    assert!(hints.env.contains(&env("b", "0")), "also one without a card: {:?}", hints.env);
+    assert_eq!(read.priority, 0, "which has no say on the card of another");
+    let broken = bare().container("a", &[(VGPU_COUNT, "1")]).container("b", &[(VGPU_PRIORITY, "x")]);
+    assert_eq!(wrong_keys(&broken.mistakes()), [VGPU_PRIORITY]);
+    let alone = bare().container("a", &[(VGPU_PRIORITY, "0")]);
+    assert_eq!(alone.read(), Reading::NotOurs, "a priority alone asks for nothing");
 }
 
 #[test]
@@ -61,6 +69,10 @@ fn fp_04_a_label_on_the_namespace_or_the_pod_turns_the_dialect_off() {
         let manifest = PodManifest::new(&asking.0).with_namespace_labels(&labels);
         assert_eq!(parse(&manifest, &DialectConfig::default()), Reading::NotOurs);
     }
+    let enabled = asking.clone().label(VGPU_WEBHOOK, "enabled");
+    let labels = json!({ VGPU_WEBHOOK: "ignore" });
+    let manifest = PodManifest::new(&enabled.0).with_namespace_labels(&labels);
+    assert_eq!(parse(&manifest, &DialectConfig::default()), Reading::NotOurs, "the pod does not cancel its namespace");
     let natively = pod(&[(GPU, "1")]).label(HAMI_WEBHOOK, "ignore");
     assert_eq!(natively.ask().dialect, Dialect::Native, "and no other");
 }
@@ -187,6 +199,10 @@ fn hm_03_a_percentage_is_at_most_100_and_0_is_unset() {
     for percentage in ["0", "150"] {
         assert_eq!(wrong_keys(&asks(percentage).mistakes_with(&vgpu())), [VGPU_MEMORY_PERCENTAGE], "{percentage}");
     }
+    let beside = pod(&[(VGPU_COUNT, "1"), (VGPU_MEMORY, "3000"), (VGPU_MEMORY_PERCENTAGE, "150")]);
+    assert_eq!(wrong_keys(&beside.mistakes()), [VGPU_MEMORY_PERCENTAGE], "also beside an amount");
+    let memory = only_want(&beside.ask_with(&vgpu())).memory;
+    assert_eq!(memory, MemoryAsk::Bytes(Bytes::mib(3000)), "where 4paradigm did not look at it");
 }
 
 #[test]
@@ -194,6 +210,38 @@ fn hm_04_memory_with_a_suffix_is_denied_at_admission() {
     let mistakes = pod(&[(VGPU_COUNT, "1"), (VGPU_MEMORY, "16Gi")]).mistakes();
     assert_eq!(wrong_keys(&mistakes), [VGPU_MEMORY]);
     assert!(mistakes[0].mend.contains("write 16384"), "{}", mistakes[0]);
+    assert!(mistakes[0].to_string().contains("16Gi"), "what the user wrote: {}", mistakes[0]);
+    for config in [vgpu(), DialectConfig::default()] {
+        for (text, meant) in [
+            ("1Gi", 1024),
+            ("512Mi", 512),
+            ("2G", 1908),
+            ("500M", 477),
+            ("1M", 1),
+            ("1073741824", 1024),
+            ("1Ti", 1 << 20),
+        ] {
+            let mistakes = pod(&[(VGPU_COUNT, "1"), (VGPU_MEMORY, text)]).mistakes_with(&config);
+            assert_eq!(wrong_keys(&mistakes), [VGPU_MEMORY], "{text}");
+            let mend = format!("write {meant} if {text} bytes");
+            assert!(mistakes[0].mend.contains(&mend), "{}", mistakes[0]);
+        }
+        let mlu = pod(&[(MLU_COUNT, "1"), (MLU_MEMORY, "1Gi")]).mistakes_with(&config);
+        assert_eq!(wrong_keys(&mlu), [MLU_MEMORY]);
+    }
+    let blocks = with(VgpuConfig { memory_factor: 256, ..VgpuConfig::default() });
+    let mistakes = pod(&[(VGPU_COUNT, "1"), (VGPU_MEMORY, "16Gi")]).mistakes_with(&blocks);
+    assert!(mistakes[0].mend.contains("write 64 if"), "in the administrator's blocks: {}", mistakes[0]);
+    let vmemory = pod(&[(HAMI_MLU_COUNT, "1"), (HAMI_MLU_MEMORY, "1Gi")]).mistakes();
+    assert!(vmemory[0].mend.contains("write 4 if"), "{}", vmemory[0]);
+}
+
+#[test]
+fn memory_is_read_as_the_api_server_writes_plain_numbers() {
+    // It hands 3000 to a webhook as 3k.
+    for text in ["3000", "3k", "3e3"] {
+        assert_eq!(pod(&[(VGPU_MEMORY, text)]).want().memory, MemoryAsk::Bytes(Bytes::mib(3000)), "{text}");
+    }
 }
 
 #[test]
@@ -239,6 +287,33 @@ fn hm_12_cards_are_chosen_and_avoided_by_uuid() {
 }
 
 #[test]
+fn lists_of_cards_hold_for_the_kind_they_name() {
+    let both = bare().container("gpu", &[(VGPU_COUNT, "1")]).container("mlu", &[(MLU_COUNT, "1")]);
+    let half = both.clone().annotation(VGPU_USE_UUID, "GPU-1");
+    assert_eq!(wrong_keys(&half.mistakes()), [VGPU_USE_UUID], "no MLU is called GPU-1");
+    let full = half.annotation(HAMI_MLU_USE_UUID, "MLU-1").ask();
+    assert_eq!(full.devices.only, ["GPU-1".into(), "MLU-1".into()]);
+    let other = pod(&[(MLU_COUNT, "1")]).annotation(VGPU_USE_UUID, "GPU-1").ask();
+    assert!(other.devices.only.is_empty(), "a pod without GPUs has no use for a list of them");
+}
+
+#[test]
+fn every_mistake_about_an_mlu_is_named() {
+    let mistakes = pod(&[(HAMI_MLU_COUNT, "-1"), (HAMI_MLU_MEMORY, "1Gi"), (HAMI_MLU_CORES, "101")]).mistakes();
+    assert_eq!(wrong_keys(&mistakes), [HAMI_MLU_COUNT, HAMI_MLU_MEMORY, HAMI_MLU_CORES]);
+}
+
+#[test]
+fn an_off_switch_is_one_where_its_system_would_have_heeded_it() {
+    let asking = |value| pod(&[(VGPU_COUNT, "1")]).env("CUDA_DISABLE_CONTROL", value);
+    assert_eq!(asking("true").mistakes().len(), 1);
+    for unheeded in ["yes", "false", ""] {
+        assert!(matches!(asking(unheeded).read(), Reading::Ask(..)), "HAMi reads a boolean: {unheeded}");
+        assert_eq!(asking(unheeded).mistakes_with(&vgpu()).len(), 1, "4paradigm looks whether it is there: {unheeded}");
+    }
+}
+
+#[test]
 fn types_are_parts_of_names_and_both_lists_apply_under_hami_only() {
     let asking =
         pod(&[(VGPU_COUNT, "1")]).annotation(VGPU_USE_TYPE, "A100, 1080 ,").annotation(VGPU_NO_USE_TYPE, "1080Ti");
@@ -267,9 +342,10 @@ fn hm_22_modes_choose_the_isolation() {
     assert!(!mode("hami-core").ask().isolation.contains(&Isolation::Mig));
     let both = mode("mig,hami-core").ask().isolation;
     assert!(both.contains(&Isolation::Mig) && both.contains(&Isolation::Intercept));
-    for text in ["mps", "fast"] {
-        assert_eq!(wrong_keys(&mode(text).mistakes()), [VGPU_MODE]);
+    for text in ["mps", "fast", "hami-core,migg", "mig,hami"] {
+        assert_eq!(wrong_keys(&mode(text).mistakes()), [VGPU_MODE], "{text}");
     }
+    assert!(mode("hami-core,migg").mistakes()[0].mend.contains("did you mean mig"));
 }
 
 #[test]
@@ -279,7 +355,9 @@ fn hm_17_partitions_are_asked_for_by_profile() {
     let seen: Vec<(u32, Option<&str>)> =
         ask.containers[0].wants.iter().map(|want| (want.count, want.partition.as_deref())).collect();
     assert_eq!(seen, [(2, Some("1g.5gb")), (1, Some("3g.20gb"))]);
-    assert_eq!(ask.isolation, [Isolation::Mig]);
+    assert!(ask.isolation.is_empty(), "the profile itself wants a card that is cut up");
+    let beside = bare().container("cut", &[("nvidia.com/mig-1g.5gb", "1")]).container("card", &[(VGPU_MEMORY, "3000")]);
+    assert!(beside.ask().isolation.is_empty(), "and a container beside it may have any card");
     for profile in
         ["nvidia.com/mig-1g.10gb.me", "nvidia.com/mig-1g.5gb+me", "nvidia.com/mig-1c.3g.20gb", "nvidia.com/mig-7g.80gb"]
     {
@@ -343,4 +421,6 @@ fn amounts_that_are_none_are_refused() {
     }
     assert_eq!(wrong_keys(&pod(&[(VGPU_COUNT, "0"), (VGPU_MEMORY, "100")]).mistakes()), [VGPU_COUNT]);
     assert_eq!(pod(&[(VGPU_COUNT, "0")]).read(), Reading::NotOurs);
+    let nothing = pod(&[(VGPU_COUNT, "0"), (VGPU_MEMORY, "0"), (VGPU_CORES, "0")]);
+    assert_eq!(nothing.read(), Reading::NotOurs, "nothing of no card is nothing");
 }
