@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::device::{DeviceKind, Isolation, Link};
-use crate::id::{ClaimUid, ContainerName, DeviceId, mentions, same_model};
+use crate::id::{ClaimUid, ContainerName, DeviceId, mentions, mentions_with_vendor, same_model};
 use crate::units::{Bytes, Share};
 
 /// A pod's request for devices. A pod without one is not ours.
@@ -251,7 +251,8 @@ pub struct ModelRule {
 pub enum ModelPattern {
     /// The whole name (KubeShare). Blanks, dashes and letter case are alike, here and below: `Tesla T4` is `Tesla-T4`.
     Exact(Arc<str>),
-    /// Part of the name (native, vGPU, HAMi): `a100` accepts `NVIDIA-A100-SXM4-40GB`.
+    /// Part of the name (native, vGPU, HAMi), with its vendor's or without: `a100` accepts `NVIDIA-A100-SXM4-40GB`, and
+    /// `nvidia-tesla` accepts `Tesla-T4`.
     Part(Arc<str>),
 }
 
@@ -260,7 +261,7 @@ impl ModelPattern {
     pub fn accepts(&self, model: &str) -> bool {
         match self {
             ModelPattern::Exact(name) => same_model(model, name),
-            ModelPattern::Part(part) => mentions(model, part),
+            ModelPattern::Part(part) => mentions(model, part) || mentions_with_vendor(model, part),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::reason::{DeviceShortfall, NodeReason, Obstacle};
 use crate::snapshot::NodeState;
 use crate::time::Time;
 use crate::topology;
+use crate::units::Share;
 
 /// A pod being tried on a node: what it asks for, and what it was given so far.
 #[derive(Debug)]
@@ -49,6 +50,11 @@ pub struct Given {
 
 /// How a policy chooses among the devices that fit.
 pub trait Choose {
+    /// Why this policy would not give a container a device that fits; absent where it would.
+    fn refuses(&self, _trial: &Trial<'_>, _container: &ContainerAsk, _device: usize) -> Option<Obstacle> {
+        None
+    }
+
     /// Chooses `want.count` of `fits` for a container; absent where no choice does.
     fn choose(
         &self,
@@ -88,6 +94,19 @@ impl<'a> Trial<'a> {
             book.take(&held);
         }
         book
+    }
+
+    /// The book of a device as a container will find it: an init container runs before the pod's other containers, which were given
+    /// theirs first, the others run beside them.
+    pub fn beside(&self, container: &ContainerAsk, device: usize) -> Book {
+        if container.role == Role::Init { *self.book(device) } else { self.book_with(device) }
+    }
+
+    /// The cards of the node of the kinds that the pod was given. What only goes with cards, as a NIC does, is none.
+    pub fn cards(&self) -> impl Iterator<Item = usize> {
+        let given = |kind| self.given.iter().any(|g| g.slice.kind == kind);
+        let is_card = move |d: &Device| d.kind != DeviceKind::Nic && given(d.kind);
+        self.devices().iter().enumerate().filter(move |(_, d)| is_card(d)).map(|(i, _)| i)
     }
 
     /// What the pod holds of a device, with one more slice for a container perhaps.
@@ -136,9 +155,13 @@ impl<'a> Trial<'a> {
         let mut fits = Vec::new();
         let mut obstacles = Vec::new();
         for (device, info) in self.devices().iter().enumerate().filter(|(_, d)| d.kind == want.kind) {
-            match self.fits(index, container, want, device) {
-                Ok(_) => fits.push(device),
-                Err(obstacle) => obstacles.push((info.id.clone(), obstacle)),
+            let obstacle = match self.fits(index, container, want, device) {
+                Ok(_) => policy.refuses(self, container, device),
+                Err(obstacle) => Some(obstacle),
+            };
+            match obstacle {
+                None => fits.push(device),
+                Some(obstacle) => obstacles.push((info.id.clone(), obstacle)),
             }
         }
         let chosen = match self.choose_many_on_one(index, container, want, &fits) {
@@ -262,8 +285,11 @@ impl<'a> Trial<'a> {
         {
             return Err(Obstacle::Tasks { most });
         }
-        if self.terms.time_for_all && want.share.0 == 0 && slice.partition.is_none() && book.free_share().0 == 0 {
-            return Err(Obstacle::Share { want: want.share, free: book.free_share() });
+        if self.terms.time_for_all && want.share.0 == 0 && slice.partition.is_none() {
+            let free = self.beside(container, device).free_share();
+            if free == Share::ZERO {
+                return Err(Obstacle::Share { want: want.share, free });
+            }
         }
         Ok(slice)
     }

@@ -82,6 +82,18 @@ pub fn mentions(model: &str, part: &str) -> bool {
     (0..=model.len().saturating_sub(part.len())).any(|from| starts_alike(&model[from..], part))
 }
 
+/// Does this begin in the vendor's name that the vGPU systems write before a model when they register a card (`NVIDIA-Tesla-T4`,
+/// `MLU-MLU370-X4`), and go on in the model's own?
+pub fn mentions_with_vendor(model: &str, part: &str) -> bool {
+    let vendor: &[u8] = if model.starts_with("MLU") { b"MLU-" } else { b"NVIDIA-" };
+    let part = part.trim().as_bytes();
+    let alike = |from: usize| {
+        let (own, rest) = part.split_at(part.len().min(vendor.len() - from));
+        starts_alike(&vendor[from..], own) && starts_alike(model.as_bytes(), rest)
+    };
+    !model.starts_with("NVIDIA") && (0..vendor.len()).any(alike)
+}
+
 fn starts_alike(name: &[u8], part: &[u8]) -> bool {
     let letter = |byte: &u8| if matches!(byte, b' ' | b'_') { b'-' } else { byte.to_ascii_lowercase() };
     name.len() >= part.len() && name.iter().zip(part).all(|(a, b)| letter(a) == letter(b))

@@ -37,15 +37,8 @@ pub fn best_set(node: &NodeState, candidates: &[usize], k: usize, topology: Topo
             LEVELS.iter().take_while(|level| **level >= least).find_map(|level| clique(node, candidates, k, *level))
         }
         Topology::SameNuma => {
-            let numa = |device: usize| node.node().inventory.devices.get(device).and_then(|d| d.numa);
-            let mut seen = Vec::new();
-            for at in candidates.iter().filter_map(|c| numa(*c)) {
-                if !seen.contains(&at) {
-                    seen.push(at);
-                }
-            }
-            let within = |at: &u32| candidates.iter().copied().filter(|c| numa(*c) == Some(*at)).collect::<Vec<_>>();
-            let sets = seen.iter().map(within).filter_map(|own| best_set(node, &own, k, Topology::Best));
+            let groups = numa_groups(node, candidates);
+            let sets = groups.iter().filter_map(|own| best_set(node, own, k, Topology::Best));
             // Of equally close sets the first: `max_by_key` would take the last.
             sets.fold(None, |best: Option<(Link, Vec<usize>)>, set| {
                 let worst = worst_link(node, &set);
@@ -55,6 +48,24 @@ pub fn best_set(node: &NodeState, candidates: &[usize], k: usize, topology: Topo
         }
         Topology::Spread => Some(apart(node, candidates, k)),
     }
+}
+
+/// The candidates by NUMA node, in the order in which the nodes first occur. A card that does not know its own belongs nowhere, unless
+/// no card of the machine knows: a virtual machine has one node and says so of no device.
+pub fn numa_groups(node: &NodeState, candidates: &[usize]) -> Vec<Vec<usize>> {
+    let devices = &node.node().inventory.devices;
+    let kind = candidates.first().and_then(|c| devices.get(*c)).map(|d| d.kind);
+    let known = devices.iter().any(|d| Some(d.kind) == kind && d.numa.is_some());
+    let mut groups: Vec<(u32, Vec<usize>)> = Vec::new();
+    for candidate in candidates.iter().copied() {
+        let own = devices.get(candidate).and_then(|d| d.numa);
+        let Some(at) = own.or((!known).then_some(0)) else { continue };
+        match groups.iter_mut().find(|(numa, _)| *numa == at) {
+            Some((_, group)) => group.push(candidate),
+            None => groups.push((at, vec![candidate])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// The first set of `k` candidates, in their order, every two of which are at least this close.
@@ -145,6 +156,18 @@ mod tests {
             let first = subsets(free, k).into_iter().find(|set| worst_link(node, set) == best).unwrap();
             assert_eq!(chosen, first);
         });
+    }
+
+    #[test]
+    fn a_machine_whose_cards_know_no_numa_node_is_one() {
+        let set = |numa: &str| {
+            let mut snapshot = Snapshot::new();
+            snapshot.put_node(crate::testing::node(&format!("node vm gpu=2 nic=1 {numa}")));
+            let (_, node) = snapshot.nodes().next().unwrap();
+            best_set(node, &[0, 1], 2, Topology::SameNuma)
+        };
+        assert_eq!(set(""), Some(vec![0, 1]));
+        assert_eq!(set("numa=0"), None, "where one card knows its own, the other may be on any");
     }
 
     #[test]

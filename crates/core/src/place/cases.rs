@@ -1,5 +1,6 @@
 //! Cases of the emulated systems about who is placed where, by their ids.
 
+use crate::ask::Role;
 use crate::policy::{Placement, Policy};
 use crate::testing::{cluster, describe};
 use crate::time::Time;
@@ -139,6 +140,67 @@ fn hm_11_mutex_wants_an_idle_card() {
     let text = "node a gpu=2\npod x on a dev=0 share=100\n";
     check(&mutex, &format!("{text}pod y on a dev=1 share=100\nwait p share=100"), "wait p");
     check(&mutex, &format!("{text}wait p share=100"), "bind p to a (a-1)");
+    let full = plan(&cluster(&format!("{text}pod y on a dev=1 share=100\nwait p share=100")), &mutex);
+    assert!(full.contains("without an idle GPU") && !full.contains("connected"), "{full}");
+    // An init container has ended when the others begin: their card is no other's.
+    let init = several("node a gpu=1", &[(Role::Init, 100), (Role::Main, 100)]);
+    assert_eq!(plan(&init, &mutex), "bind p to a (a-0 a-0)\n");
+    let beside = several("node a gpu=1", &[(Role::Main, 100), (Role::Main, 100)]);
+    assert!(plan(&beside, &mutex).starts_with("wait p"));
+}
+
+/// These nodes, and a pod with a container of each of these roles and shares.
+fn several(nodes: &str, containers: &[(Role, u32)]) -> Snapshot {
+    let mut snapshot = cluster(&format!("{nodes}\nwait p share=0"));
+    let mut pod = snapshot.pod(&"default/p".into()).unwrap().pod().clone();
+    let ask = std::sync::Arc::make_mut(pod.ask.as_mut().unwrap());
+    let first = ask.containers.remove(0);
+    for (number, (role, share)) in containers.iter().enumerate() {
+        let mut container = first.clone();
+        (container.name, container.role) = (format!("c{number}").into(), *role);
+        container.wants[0].share = crate::units::Share(*share);
+        ask.containers.push(container);
+    }
+    snapshot.put_pod(pod);
+    snapshot
+}
+
+#[test]
+fn a_container_without_time_needs_some_beside_those_of_its_own_pod() {
+    for policy in ["vgpu", "hami"] {
+        let full = several("node a gpu=1", &[(Role::Main, 1000), (Role::Main, 0)]);
+        assert!(plan(&full, &by(policy)).starts_with("wait p"), "{policy}");
+        let another = several("node a gpu=2", &[(Role::Main, 1000), (Role::Main, 0)]);
+        assert!(plan(&another, &by(policy)).starts_with("bind p to a"), "{policy}");
+        let before = several("node a gpu=1", &[(Role::Init, 0), (Role::Main, 1000)]);
+        assert!(plan(&before, &by(policy)).starts_with("bind p to a (a-0 a-0)"), "an init container comes before");
+    }
+}
+
+#[test]
+fn nics_are_no_cards_to_those_that_count_cards() {
+    check(&by("vgpu"), "node a gpu=2 nic=6\nnode b gpu=4\nwait p mem=1Mi", "bind p to b");
+    let busy =
+        "node a gpu=1 nic=3\nnode b gpu=1\npod x on a dev=0 share=300\npod y on b dev=0 share=200\nwait p share=100";
+    check(&hami(&[("node", "binpack")]), busy, "bind p to a");
+    check(&by("gpu-manager"), busy, "bind p to a");
+    let leaf = "node a nic=1 gpu=3 links=0-1:single-switch,0..3:cross-cpu,2-3:single-switch";
+    check(&by("gpu-manager"), &format!("{leaf}\nwait p whole"), "bind p to a (a-2)");
+}
+
+#[test]
+fn a_type_is_part_of_the_name_a_card_is_registered_by() {
+    let card = "node a gpu=1:16Gi:Tesla-V100-SXM2-16GB\nwait p share=100";
+    for model in ["NVIDIA", "nvidia-tesla-v100", "V100", "dia-tesla"] {
+        check(&by("hami"), &format!("{card} model={model}"), "bind p to a");
+        check(&by("hami"), &format!("{card} notmodel={model}"), "wait p");
+        check(&by("frag"), &format!("{card} model={model}"), "bind p to a");
+    }
+    for model in ["NVIDIA-V100", "NVIDIA-NVIDIA", "MLU-Tesla", "AMD"] {
+        check(&by("hami"), &format!("{card} model={model}"), "wait p");
+    }
+    check(&by("vgpu"), "node a mlu=1:24Gi:MLU370-X4\nwait p kind=mlu whole model=MLU-MLU370", "bind p to a");
+    check(&by("vgpu"), "node a gpu=1:16Gi:NVIDIA-A100\nwait p share=100 model=NVIDIA-NVIDIA", "wait p");
 }
 
 #[test]
@@ -147,6 +209,17 @@ fn hm_18_pairs_are_chosen_well_connected_and_single_cards_badly() {
     let node = "node a gpu=3 links=0-1:nv-link,0-2:cross-cpu,1-2:cross-cpu";
     check(&aware, &format!("{node}\nwait p count=2 share=100"), "bind p to a (a-0 a-1)");
     check(&aware, &format!("{node}\nwait p share=100"), "bind p to a (a-2)");
+}
+
+#[test]
+fn hm_19_numa_bind_holds_where_cards_are_chosen_by_their_links() {
+    let aware = hami(&[("gpu", "topology-aware")]);
+    let links = "links=0..3:cross-cpu,0-1:nv-link,0-2:host-bridge,1-3:single-switch";
+    let node = format!("node a gpu=4 numa=0,1,0,1 {links}");
+    check(&aware, &format!("{node}\nwait p count=2 share=100"), "bind p to a (a-1 a-0)");
+    check(&aware, &format!("{node}\nwait p count=2 share=100 near=numa"), "bind p to a (a-1 a-3)");
+    check(&aware, &format!("{node}\nwait p count=3 share=100 near=numa"), "wait p");
+    check(&aware, "node vm gpu=2\nwait p count=2 share=100 near=numa", "bind p to vm");
 }
 
 #[test]
@@ -352,6 +425,11 @@ fn fp_26_a_part_of_an_mlu_fits_a_370_and_no_270() {
     let older = "node a mlu=1:16Gi:MLU-MLU270-S4";
     check(&by("vgpu"), &format!("{older}\n{part}"), "wait p: 0/1 nodes fit");
     check(&by("vgpu"), &format!("{older}\nwait p kind=mlu whole"), "bind p to a (a-mlu0)");
+    // All cores of an MLU are not all of its memory.
+    let snapshot = cluster("node a mlu=1:24Gi:MLU370-X4\nwait p kind=mlu mem=5Gi share=1000 alone");
+    let plan = schedule(&snapshot, &by("hami"), Time(0));
+    let slice = &plan.binds[0].grant.as_ref().unwrap().containers[0].slices[0];
+    assert_eq!((slice.memory, slice.exclusive), (crate::units::Bytes::gib(5), true));
 }
 
 #[test]

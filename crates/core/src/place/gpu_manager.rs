@@ -32,8 +32,9 @@ impl Choose for GpuManager {
 impl Placer for GpuManager {
     /// Fewest free cores first, then least free memory.
     fn score(&self, trial: &Trial<'_>) -> f64 {
-        let cores: u64 = trial.node.books().iter().map(|b| u64::from(b.free_share().0)).sum();
-        let memory: u64 = trial.node.books().iter().map(|b| b.free_memory().0 >> 20).sum();
+        let books = || trial.cards().map(|d| trial.book(d));
+        let cores: u64 = books().map(|b| u64::from(b.free_share().0)).sum();
+        let memory: u64 = books().map(|b| b.free_memory().0 >> 20).sum();
         -(cores as f64) * 1e9 - memory as f64
     }
 }
@@ -69,9 +70,16 @@ fn groups(trial: &Trial<'_>, devices: &[usize], level: Link) -> Vec<Vec<usize>> 
     groups
 }
 
+/// The leaves of the tree: all devices of the kind that is wanted, free or not.
+fn alike(trial: &Trial<'_>, free: &[usize]) -> Vec<usize> {
+    let kind = |d: usize| trial.devices()[d].kind;
+    let same = |d: &usize| free.first().is_some_and(|first| kind(*first) == kind(*d));
+    (0..trial.devices().len()).filter(same).collect()
+}
+
 /// Down the tree, always into the branch with the fewest free cards that still has enough; then the first cards there.
 pub(crate) fn fragment(trial: &Trial<'_>, free: &[usize], count: usize) -> Vec<usize> {
-    let all: Vec<usize> = (0..trial.devices().len()).collect();
+    let all = alike(trial, free);
     let free_in = |group: &[usize]| group.iter().filter(|d| free.contains(d)).count();
     let mut branch = all;
     for level in LEVELS {
@@ -86,7 +94,7 @@ pub(crate) fn fragment(trial: &Trial<'_>, free: &[usize], count: usize) -> Vec<u
 
 /// The lowest branch below the root with enough free cards; of equally low ones the fullest, then the first.
 pub(crate) fn link(trial: &Trial<'_>, free: &[usize], count: usize) -> Vec<usize> {
-    let all: Vec<usize> = (0..trial.devices().len()).collect();
+    let all = alike(trial, free);
     for level in LEVELS.iter().rev() {
         let parts = groups(trial, &all, *level).into_iter().filter(|g| g.len() < all.len());
         let own = |g: Vec<usize>| g.into_iter().filter(|d| free.contains(d)).collect::<Vec<_>>();

@@ -6,7 +6,8 @@ use crate::fit::{Choose, Trial, take_best};
 use crate::ledger::Book;
 use crate::place::{Placer, vgpu::split};
 use crate::policy::{CardPolicy, Hami, NodePolicy, Weights};
-use crate::topology::best_set;
+use crate::reason::Obstacle;
+use crate::topology::{best_set, numa_groups};
 
 pub(crate) struct HamiPlacer {
     settings: Hami,
@@ -46,6 +47,14 @@ fn pair_score(link: Link) -> u32 {
 }
 
 impl Choose for HamiPlacer {
+    fn refuses(&self, trial: &Trial<'_>, container: &ContainerAsk, device: usize) -> Option<Obstacle> {
+        if !self.chain().contains(&CardPolicy::Mutex) {
+            return None;
+        }
+        let book = trial.beside(container, device);
+        (!book.is_idle()).then_some(Obstacle::InUse { tasks: book.tasks })
+    }
+
     fn choose(&self, trial: &Trial<'_>, _: &ContainerAsk, want: &DeviceAsk, fits: &[usize]) -> Option<Vec<usize>> {
         let count = want.count as usize;
         let mut order = fits.to_vec();
@@ -56,15 +65,18 @@ impl Choose for HamiPlacer {
             match policy {
                 CardPolicy::Spread => order.sort_by(|a, b| self.busy(trial, *a).total_cmp(&self.busy(trial, *b))),
                 CardPolicy::Binpack => order.sort_by(|a, b| self.busy(trial, *b).total_cmp(&self.busy(trial, *a))),
-                CardPolicy::Mutex => order.retain(|d| trial.book_with(*d).is_idle()),
-                CardPolicy::Numa | CardPolicy::TopologyAware => {}
+                CardPolicy::Mutex | CardPolicy::Numa | CardPolicy::TopologyAware => {}
             }
         }
         if order.len() < count {
             return None;
         }
         if self.chain().contains(&CardPolicy::TopologyAware) {
-            return Some(connected(trial, &order, count));
+            match trial.ask.topology {
+                Topology::SameNuma if count > 1 => return connected(trial, &numa_groups(trial.node, &order), count),
+                Topology::AtLeast(_) | Topology::Spread => return take_best(trial, want, &order),
+                _ => return connected(trial, &[order], count),
+            }
         }
         if self.chain().contains(&CardPolicy::Numa)
             && let Some(set) = best_set(trial.node, &order, count, Topology::SameNuma)
@@ -85,22 +97,26 @@ impl HamiPlacer {
     }
 }
 
-/// The set whose pairs add up to most; a single card is the one that connects worst.
-fn connected(trial: &Trial<'_>, order: &[usize], count: usize) -> Vec<usize> {
+/// The set within one of these groups whose pairs add up to most; a single card is the one that connects worst. Absent where no group
+/// is large enough.
+fn connected(trial: &Trial<'_>, groups: &[Vec<usize>], count: usize) -> Option<Vec<usize>> {
     let pair = |a: usize, b: usize| pair_score(trial.node.link(a, b));
-    let all = 0..trial.devices().len();
     if count == 1 {
-        let sum = |d: usize| all.clone().filter(|o| *o != d).map(|o| pair(d, o)).sum::<u32>();
-        return order.iter().copied().min_by_key(|d| sum(*d)).into_iter().collect();
+        let kind = |d: usize| trial.devices()[d].kind;
+        let others = |d: usize| (0..trial.devices().len()).filter(move |o| *o != d && kind(*o) == kind(d));
+        let sum = |d: usize| others(d).map(|o| pair(d, o)).sum::<u32>();
+        return groups.iter().flatten().copied().min_by_key(|d| sum(*d)).map(|d| vec![d]);
     }
-    let mut best: (Option<u32>, Vec<usize>) = (None, Vec::new());
-    each_set(order, count, &mut Vec::new(), &mut |set| {
-        let sum = set.iter().enumerate().flat_map(|(i, a)| set[i + 1..].iter().map(move |b| pair(*a, *b))).sum();
-        if best.0.is_none_or(|most| sum > most) {
-            best = (Some(sum), set.to_vec());
-        }
-    });
-    best.1
+    let mut best: Option<(u32, Vec<usize>)> = None;
+    for group in groups {
+        each_set(group, count, &mut Vec::new(), &mut |set| {
+            let sum = set.iter().enumerate().flat_map(|(i, a)| set[i + 1..].iter().map(move |b| pair(*a, *b))).sum();
+            if best.as_ref().is_none_or(|(most, _)| sum > *most) {
+                best = Some((sum, set.to_vec()));
+            }
+        });
+    }
+    best.map(|(_, set)| set)
 }
 
 fn each_set(rest: &[usize], count: usize, set: &mut Vec<usize>, found: &mut dyn FnMut(&[usize])) {
@@ -121,7 +137,7 @@ impl Placer for HamiPlacer {
     /// Of the node as it is before the pod comes.
     fn score(&self, trial: &Trial<'_>) -> f64 {
         let mut sums = [0.0; 6];
-        for book in trial.node.books() {
+        for book in trial.cards().map(|d| trial.book(d)) {
             let parts = [
                 f64::from(book.tasks),
                 f64::from(split(book)),

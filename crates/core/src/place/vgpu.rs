@@ -30,17 +30,24 @@ impl Choose for Vgpu {
 
 impl Placer for Vgpu {
     fn score(&self, trial: &Trial<'_>) -> f64 {
-        let cards = trial.devices().len();
+        let cards: Vec<usize> = trial.cards().collect();
         let mut score = 0.0;
         for container in 0..trial.ask.containers.len() {
-            let chosen: Vec<usize> =
-                trial.given().iter().filter(|g| g.container == container).map(|g| g.device).collect();
+            let chosen: Vec<usize> = trial
+                .given()
+                .iter()
+                .filter(|g| g.container == container && cards.contains(&g.device))
+                .map(|g| g.device)
+                .collect();
             if chosen.is_empty() {
                 continue;
             }
-            let slots: u32 = chosen.iter().map(|d| split(trial.book(*d))).sum();
-            let free: u32 = chosen.iter().map(|d| split(trial.book(*d)).saturating_sub(trial.book(*d).tasks)).sum();
-            score += f64::from(slots) / f64::from(free.max(1)) + (cards.saturating_sub(chosen.len())) as f64;
+            let own = |d: &usize| chosen.iter().any(|c| trial.devices()[*c].kind == trial.devices()[*d].kind);
+            let cards = cards.iter().filter(|d| own(d)).count();
+            let split = |d: &usize| u64::from(split(trial.book(*d)));
+            let slots: u64 = chosen.iter().map(split).sum();
+            let free: u64 = chosen.iter().map(|d| split(d).saturating_sub(u64::from(trial.book(*d).tasks))).sum();
+            score += slots as f64 / free.max(1) as f64 + cards.saturating_sub(chosen.len()) as f64;
         }
         score
     }

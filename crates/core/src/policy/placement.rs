@@ -139,11 +139,12 @@ impl Placement {
         })
     }
 
-    /// Reads a choice as a user wrote it; `otherwise` is what it changes where it names no policy.
+    /// Reads a choice as a user wrote it; `otherwise` is what it changes where it names no policy, or the same one: a pod that says
+    /// something about nodes keeps what the administrator said about cards.
     pub fn read(choice: &PolicyChoice, otherwise: &Placement) -> Result<Placement, PolicyMistake> {
         let mut placement = match &choice.name {
-            Some(name) => Placement::named(name)?,
-            None => otherwise.clone(),
+            Some(name) if **name != *otherwise.name() => Placement::named(name)?,
+            _ => otherwise.clone(),
         };
         for (key, value) in &choice.settings {
             match &mut placement {
@@ -208,7 +209,7 @@ impl Weights {
             }
         }
         match found {
-            [Some(slot), Some(core), Some(memory)] if slot + core + memory > 0 => Ok(Weights { slot, core, memory }),
+            [Some(slot), Some(core), Some(memory)] if slot | core | memory > 0 => Ok(Weights { slot, core, memory }),
             _ => Err(wrong()),
         }
     }
@@ -282,6 +283,8 @@ mod tests {
     #[test]
     fn weights_need_all_three_and_one_above_zero() {
         assert_eq!(Weights::read("slot=1, core=2,memory=3"), Ok(Weights { slot: 1, core: 2, memory: 3 }));
+        let most = Weights { slot: u32::MAX, core: u32::MAX, memory: 1 };
+        assert_eq!(Weights::read("slot=4294967295,core=4294967295,memory=1"), Ok(most), "however large");
         for text in [
             "",
             "slot=1",
@@ -292,6 +295,18 @@ mod tests {
         ] {
             assert!(Weights::read(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_a_pod_does_not_say_stays_as_the_administrator_said() {
+        let choice = |name: &str, settings: &[(&str, &str)]| PolicyChoice {
+            name: Some(name.into()),
+            settings: settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+        };
+        let admin = Placement::read(&choice("hami", &[("gpu", "binpack")]), &Placement::Frag).unwrap();
+        let both = Hami { node: NodePolicy::Spread, card: vec![CardPolicy::Binpack], ..Hami::default() };
+        assert_eq!(Placement::read(&choice("hami", &[("node", "spread")]), &admin), Ok(Placement::Hami(both)));
+        assert_eq!(Placement::read(&choice("spread", &[]), &admin), Ok(Placement::Spread));
     }
 
     #[test]
