@@ -1,7 +1,7 @@
 //! The decision about one pod, as a pure function of what the API server sent and what the policy says.
 
 use divvy_api::admission::{Request, Verdict};
-use divvy_core::ask::{Class, GpuAsk};
+use divvy_core::ask::{Class, Dialect, GpuAsk};
 use divvy_core::keys;
 use divvy_dialects::{Hints, PodManifest, Reading, parse, sentence};
 use serde_json::{Value, json};
@@ -19,7 +19,9 @@ pub fn mutate(request: &Request, namespace_labels: &Value, settings: &Settings) 
         Reading::NotOurs => Verdict::allow(),
         Reading::Refused(mistakes) => Verdict::invalid(sentence(&mistakes)),
         Reading::Ask(ask, hints) => {
-            if let Some(message) = foreign_scheduler(pod, settings) {
+            // 4paradigm's webhook put its own scheduler in, whatever the pod named.
+            let replaced = ask.dialect == Dialect::Vgpu;
+            if let Some(message) = foreign_scheduler(pod, settings).filter(|_| !replaced) {
                 return Verdict::invalid(message);
             }
             let standing = &settings.standing;
@@ -103,13 +105,10 @@ fn patch(pod: &Value, ask: &GpuAsk, hints: &Hints, settings: &Settings) -> Patch
     }
     for hint in &hints.env {
         if let Some((list, index)) = place(pod, hint.container.as_str()) {
-            let has = pod[list][index]["env"]
+            let has = patch.object()["spec"][list][index]["env"]
                 .as_array()
                 .is_some_and(|env| env.iter().any(|e| e["name"] == hint.name.as_str()));
-            let has_now = patch.object()["spec"][list][index]["env"]
-                .as_array()
-                .is_some_and(|env| env.iter().any(|e| e["name"] == hint.name.as_str()));
-            if !has && !has_now {
+            if !has {
                 let path = ["spec", list, &index.to_string(), "env"];
                 patch.append(&path, json!({"name": hint.name, "value": hint.value}));
             }

@@ -121,6 +121,12 @@ fn a_scheduler_that_grants_nothing_is_refused_and_an_alias_is_ours() {
     pod["spec"]["schedulerName"] = json!("volcano");
     let message = denied(mutate(&request(pod.clone()), &json!({}), &Settings::default()));
     assert!(message.contains("volcano") && message.contains("leave schedulerName out"), "{message}");
+    let mut settings = Settings::default();
+    settings.dialects.nvidia = divvy_dialects::NvidiaFlavour::Vgpu;
+    let limits = json!({(keys::VGPU_COUNT): "1", (keys::VGPU_MEMORY): "3000"});
+    let theirs = json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"schedulerName": "volcano",
+        "containers": [{"name": "c", "resources": {"limits": limits}}]}});
+    assert_eq!(admitted(&theirs, &settings)["spec"]["schedulerName"], keys::SCHEDULER, "as 4paradigm's webhook did");
     for alias in keys::SCHEDULER_ALIASES {
         pod["spec"]["schedulerName"] = json!(alias);
         assert_eq!(admitted(&pod, &Settings::default())["spec"]["schedulerName"], keys::SCHEDULER);
