@@ -22,6 +22,8 @@ pub struct Trial<'a> {
     kinds: Kinds,
     terms: Terms<'a>,
     given: Vec<Given>,
+    /// Devices on which the first container went and the others found no room.
+    barred: Vec<usize>,
 }
 
 /// What a trial must keep to besides the ask.
@@ -68,7 +70,7 @@ pub trait Choose {
 impl<'a> Trial<'a> {
     /// A pod that was given nothing yet.
     pub fn new(node: &'a NodeState, ask: &'a GpuAsk, kinds: Kinds, terms: Terms<'a>) -> Trial<'a> {
-        Trial { node, ask, kinds, terms, given: Vec::new() }
+        Trial { node, ask, kinds, terms, given: Vec::new(), barred: Vec::new() }
     }
 
     /// The devices of the node.
@@ -125,7 +127,25 @@ impl<'a> Trial<'a> {
 
     /// Gives every container what it asks for, or says why not. Main containers and sidecars first; init containers then fit
     /// themselves into what those will hold, as far as that goes.
+    ///
+    /// Where all must lie on one device, the first container's choice is only a proposal: what has no room for the others is passed by.
     pub fn run(&mut self, policy: &dyn Choose) -> Result<(), NodeReason> {
+        let mut said: Option<NodeReason> = None;
+        loop {
+            let Err(reason) = self.run_once(policy) else { return Ok(()) };
+            let reason = match said {
+                Some(before) => tell_more(before, &reason),
+                None => reason,
+            };
+            let first = self.given.first().map(|first| first.container);
+            let Some(first) = first.filter(|_| self.ask.topology == Topology::SameDevice) else { return Err(reason) };
+            self.barred.extend(self.given.iter().filter(|g| g.container == first).map(|g| g.device));
+            self.given.clear();
+            said = Some(reason);
+        }
+    }
+
+    fn run_once(&mut self, policy: &dyn Choose) -> Result<(), NodeReason> {
         let order =
             |init: bool| self.ask.containers.iter().enumerate().filter(move |(_, c)| (c.role == Role::Init) == init);
         for (index, container) in order(false).chain(order(true)) {
@@ -232,7 +252,7 @@ impl<'a> Trial<'a> {
         if !fits.iter().all(cut) || fits.is_empty() {
             return None;
         }
-        let mut trial = Trial { given: self.given.clone(), ..*self };
+        let mut trial = Trial { given: self.given.clone(), barred: self.barred.clone(), ..*self };
         let mut chosen = Vec::new();
         for device in fits.iter().copied() {
             while chosen.len() < want.count as usize
@@ -264,6 +284,9 @@ impl<'a> Trial<'a> {
             && self.given.first().is_some_and(|first| first.container != index)
             && !self.given.iter().filter(of_first).any(|g| g.device == device)
         {
+            return Err(Obstacle::Place { want: Topology::SameDevice });
+        }
+        if self.barred.contains(&device) && self.given.iter().all(|g| g.container == index) {
             return Err(Obstacle::Place { want: Topology::SameDevice });
         }
         let kind = self.kinds.of(want.kind).ok_or(Obstacle::Unknown)?;
@@ -318,6 +341,19 @@ impl<'a> Trial<'a> {
             claim: self.ask.claim.clone(),
         }
     }
+}
+
+/// What a round of a trial said, with what a later round knows of devices that the earlier one only passed by: that the others could not
+/// follow says nothing about a device, that its memory is short does.
+fn tell_more(before: NodeReason, later: &NodeReason) -> NodeReason {
+    let (NodeReason::Devices(mut short), NodeReason::Devices(later)) = (before.clone(), later) else { return before };
+    let passed_by = |obstacle: &Obstacle| matches!(obstacle, Obstacle::Place { want: Topology::SameDevice });
+    for (device, obstacle) in short.obstacles.iter_mut().filter(|(_, obstacle)| passed_by(obstacle)) {
+        if let Some((_, known)) = later.obstacles.iter().find(|(id, known)| id == device && !passed_by(known)) {
+            *obstacle = known.clone();
+        }
+    }
+    NodeReason::Devices(short)
 }
 
 /// Is it a device the pod would take at all, full or not?
