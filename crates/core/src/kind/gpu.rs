@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn a_container_that_wants_two_partitions_gets_two_instances() {
         let two = DeviceAsk { count: 2, ..partition("1g.5gb") };
-        let (_, both) = plan(node(2, |_, d| instance(d, "1g.5gb", 4864)), &[two.clone()], &[Isolation::Mig]);
+        let (_, both) =
+            plan(node(2, |_, d| instance(d, "1g.5gb", 4864)), std::slice::from_ref(&two), &[Isolation::Mig]);
         assert_eq!(given(&both), ["n-0 1g.5gb", "n-1 1g.5gb"]);
         let (_, one) = plan(node(1, |_, d| instance(d, "1g.5gb", 4864)), &[two], &[Isolation::Mig]);
         assert_eq!(given(&one), [""; 0]);
@@ -196,9 +197,9 @@ mod tests {
             1 => instance(d, "1g.5gb", 4864),
             _ => {}
         };
-        let (_, on_the_card) = plan(node(3, mixed), &[whole.clone()], &[]);
+        let (_, on_the_card) = plan(node(3, mixed), std::slice::from_ref(&whole), &[]);
         assert_eq!(given(&on_the_card), ["n-2 shared"]);
-        let (_, waits) = plan(node(2, mixed), &[whole.clone()], &[]);
+        let (_, waits) = plan(node(2, mixed), std::slice::from_ref(&whole), &[]);
         assert!(describe(&waits).contains("with every GPU cut into partitions"), "{}", describe(&waits));
         let (_, a_part_will_do) = plan(node(2, mixed), &[whole], &[Isolation::Mig]);
         assert_eq!(a_part_will_do.binds.len(), 1);
