@@ -3,16 +3,17 @@
 //! `aliyun.com/gpu-count`, as a label or a resource, spreads the memory evenly over that many cards (as Alibaba Cloud's own scheduler
 //! documents it); alone it asks for whole cards.
 
-use divvy_core::ask::{ContainerAsk, DeviceAsk, Dialect, GpuAsk, MemoryAsk, Topology};
+use divvy_core::ask::{ContainerAsk, DeviceAsk, Dialect, GpuAsk, MemoryAsk, Role, Topology};
 use divvy_core::keys;
+use serde_json::Value;
 
-use crate::manifest::PodManifest;
+use crate::manifest::{Container, PodManifest};
 use crate::mistake::{Field, Mistake};
 use crate::reading::{Draft, Spoken};
 
 const DIALECT: Dialect = Dialect::Gpushare;
 
-/// 4 TiB in MiB: more is a suffix that does not belong there (`10G` is ten thousand million units).
+/// 4 TiB in MiB: no card has more.
 const MOST_UNITS: u64 = 1 << 22;
 const MOST_CARDS: u64 = 1024;
 
@@ -25,7 +26,8 @@ pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
         let count = text.parse::<u64>().ok().filter(|count| (1..=MOST_CARDS).contains(count));
         if count.is_none() {
             let field = Field::label(keys::GPUSHARE_COUNT);
-            mistakes.push(Mistake::about(DIALECT, field, &text, "is not a number of cards", "write 1 or more"));
+            let mend = format!("write 1 to {MOST_CARDS}");
+            mistakes.push(Mistake::about(DIALECT, field, &text, "is not a number of cards", mend));
         }
         count
     });
@@ -37,6 +39,12 @@ pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
         let name = container.name();
         voice.get_or_insert_with(|| Field::resource(&name, key));
         let before = mistakes.len();
+        for key in [keys::GPUSHARE_MEMORY, keys::GPUSHARE_COUNT] {
+            if container.names(key) && limit(pod, &container, key).is_none() {
+                let field = Field::resource(&name, key);
+                mistakes.push(Mistake::at(DIALECT, field, "is only requested", "write it under limits"));
+            }
+        }
         let units = container.amount(
             keys::GPUSHARE_MEMORY,
             "the node's units of memory, without a suffix",
@@ -44,20 +52,20 @@ pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
             &mut mistakes,
         );
         let count = container.amount(keys::GPUSHARE_COUNT, "a whole number of cards", DIALECT, &mut mistakes);
+        let written = |key: &str, value: u64| limit(pod, &container, key).unwrap_or_else(|| value.to_string());
         let mut wrong = |key: &str, value: u64, problem: String, mend: String| {
-            mistakes.push(Mistake::about(DIALECT, Field::resource(&name, key), &value.to_string(), problem, mend));
+            let field = Field::resource(&name, key);
+            mistakes.push(Mistake::about(DIALECT, field, &written(key, value), problem, mend));
         };
-        if let Some(units) = units.filter(|units| *units > MOST_UNITS) {
-            let mend = "gpu-mem counts the node's units, GiB or MiB: write the bare number".to_owned();
-            wrong(keys::GPUSHARE_MEMORY, units, "is more memory than any card has".into(), mend);
+        let bare = || "gpu-mem counts the node's units, GiB or MiB: write the bare number".to_owned();
+        if let Some(units) = units.filter(|units| !is_bare(&written(keys::GPUSHARE_MEMORY, *units))) {
+            wrong(keys::GPUSHARE_MEMORY, units, "is not a number of units".into(), bare());
+        } else if let Some(units) = units.filter(|units| *units > MOST_UNITS) {
+            wrong(keys::GPUSHARE_MEMORY, units, "is more memory than any card has".into(), bare());
         }
         if let Some(count) = count.filter(|count| *count > MOST_CARDS) {
-            wrong(
-                keys::GPUSHARE_COUNT,
-                count,
-                "is more cards than any node has".into(),
-                "write the number of cards".into(),
-            );
+            let mend = format!("write 1 to {MOST_CARDS}");
+            wrong(keys::GPUSHARE_COUNT, count, "is more cards than any node has".into(), mend);
         }
         let label = label.flatten();
         if let (Some(count), Some(label)) = (count, label)
@@ -70,7 +78,8 @@ pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
                 "say it once".into(),
             );
         }
-        let cards = count.or(label.filter(|_| units.is_some()));
+        // The label spreads memory; where none is asked for there is nothing to spread.
+        let cards = count.or(label.filter(|_| units.is_some_and(|units| units > 0)));
         if let (Some(units), Some(cards @ 1..)) = (units, cards)
             && units % cards != 0
         {
@@ -101,4 +110,20 @@ pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
         ask.topology = Topology::SameDevice;
     }
     Spoken::from(Some(Draft::new(ask, voice)), DIALECT, mistakes)
+}
+
+/// A limit as it is written. gpushare counts limits only, and Kubernetes refuses such a resource without one.
+fn limit(pod: &PodManifest<'_>, container: &Container<'_>, key: &str) -> Option<String> {
+    let list = if container.role == Role::Main { "containers" } else { "initContainers" };
+    match pod.spec(list)?.get(container.index)?.get("resources")?.get("limits")?.get(key)? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// A number without a suffix. `k` alone passes: the API server itself writes 16000 as `16k`, so a user may never have written it.
+fn is_bare(text: &str) -> bool {
+    let digits = text.strip_suffix('k').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -22,15 +22,18 @@ pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
     let mut cards: Vec<u32> = Vec::new();
     let mut largest = 0;
     let mut allocation: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
-    for (number, (_, slices)) in granted.iter().enumerate() {
+    for (grant, slices) in &granted {
+        let number = position(bound, grant.name.as_str());
         for slice in slices {
             let Some(device) = bound.device(slice) else { continue };
             largest = largest.max(device.bookable_memory().0 / unit);
             if !cards.contains(&device.index) {
                 cards.push(device.index);
             }
-            let here = allocation.entry(number.to_string()).or_default();
-            *here.entry(device.index.to_string()).or_default() += slice.memory.0 / unit;
+            if let Some(number) = number {
+                let here = allocation.entry(number.to_string()).or_default();
+                *here.entry(device.index.to_string()).or_default() += slice.memory.0 / unit;
+            }
         }
     }
     let index = cards.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -62,4 +65,10 @@ pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
         emulation.containers.insert(grant.name.clone(), Promised { env, ..Promised::default() });
     }
     emulation
+}
+
+/// A container's place in the pod's list, by which gpushare's tools know it. They know no init containers.
+fn position(bound: &Bound<'_>, name: &str) -> Option<usize> {
+    let mut main = bound.pod.containers().into_iter().filter(|container| container.role == Role::Main);
+    main.find(|container| container.name() == name).map(|container| container.index)
 }

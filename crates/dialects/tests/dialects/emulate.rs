@@ -326,6 +326,17 @@ fn memory_over_several_cards_is_listed_by_card() {
 }
 
 #[test]
+fn containers_are_listed_by_their_place_in_the_pod() {
+    let pod = bare()
+        .named("ns", "p", "u")
+        .container("plain", &[])
+        .container("gpu", &[(GPUSHARE_MEMORY, "8")])
+        .label(GPUSHARE_COUNT, "2");
+    let emulation = pod.bound(&hami(), &node(&[("U0", 15360), ("U1", 15360)]), &[&["U0", "U1"]], &[]);
+    assert_eq!(emulation.annotations[GPUSHARE_ALLOCATION], r#"{"1":{"0":4,"1":4}}"#);
+}
+
+#[test]
 fn fp_06_containers_without_devices_are_empty_in_the_encoding() {
     let pod = bare()
         .named("ns", "p", "u")

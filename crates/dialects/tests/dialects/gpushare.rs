@@ -2,6 +2,7 @@ use divvy_core::ask::{DeviceAsk, Dialect, MemoryAsk, Topology};
 use divvy_core::keys::*;
 use divvy_core::units::Share;
 use divvy_dialects::Reading;
+use serde_json::json;
 
 use crate::support::{bare, pod, wrong_keys};
 
@@ -24,11 +25,17 @@ fn al_13_two_containers_share_the_pods_card() {
 
 #[test]
 fn ten_g_is_not_ten_gigabytes_and_says_so() {
-    for text in ["10G", "3Gi", "1e9"] {
+    for text in ["10G", "3Gi", "2Mi", "1Ki", "1M", "1e3", "1e9"] {
         let mistakes = pod(&[(GPUSHARE_MEMORY, text)]).mistakes();
         assert_eq!(wrong_keys(&mistakes), [GPUSHARE_MEMORY], "{text}");
         assert!(mistakes[0].mend.contains("write the bare number"), "{}", mistakes[0]);
+        assert_eq!(mistakes[0].value.as_deref(), Some(text), "it quotes what was written");
     }
+    assert_eq!(
+        pod(&[(GPUSHARE_MEMORY, "16k")]).want().memory,
+        MemoryAsk::NodeUnits(16000),
+        "so the API server writes 16000"
+    );
     assert_eq!(
         pod(&[(GPUSHARE_MEMORY, "16276")]).want().memory,
         MemoryAsk::NodeUnits(16276),
@@ -55,6 +62,23 @@ fn a_count_spreads_the_memory_evenly() {
 }
 
 #[test]
+fn a_label_that_counts_too_many_cards_says_how_many_there_may_be() {
+    let mistakes = pod(&[(GPUSHARE_MEMORY, "8")]).label(GPUSHARE_COUNT, "2000").mistakes();
+    assert_eq!(wrong_keys(&mistakes), [GPUSHARE_COUNT]);
+    assert_eq!(mistakes[0].mend, "write 1 to 1024");
+}
+
+#[test]
+fn what_is_only_requested_is_to_be_written_under_limits() {
+    let requested = json!({"requests": {(GPUSHARE_MEMORY): "3"}});
+    let mistakes = bare().container("main", &[]).with("resources", requested).mistakes();
+    assert_eq!(wrong_keys(&mistakes), [GPUSHARE_MEMORY]);
+    assert_eq!(mistakes[0].mend, "write it under limits");
+    let both = json!({"requests": {(GPUSHARE_MEMORY): "3"}, "limits": {(GPUSHARE_MEMORY): 3}});
+    assert_eq!(bare().container("main", &[]).with("resources", both).want().memory, MemoryAsk::NodeUnits(3));
+}
+
+#[test]
 fn a_count_alone_is_whole_cards() {
     assert_eq!(pod(&[(GPUSHARE_COUNT, "2")]).want(), DeviceAsk::whole(2));
 }
@@ -62,6 +86,7 @@ fn a_count_alone_is_whole_cards() {
 #[test]
 fn nothing_is_nothing() {
     assert_eq!(pod(&[(GPUSHARE_MEMORY, "0")]).read(), Reading::NotOurs);
+    assert_eq!(pod(&[(GPUSHARE_MEMORY, "0")]).label(GPUSHARE_COUNT, "2").read(), Reading::NotOurs);
     assert_eq!(pod(&[]).label(GPUSHARE_COUNT, "2").read(), Reading::NotOurs, "a label alone asks for nothing");
 }
 
