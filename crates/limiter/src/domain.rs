@@ -20,6 +20,9 @@ const LATELY: Ns = 200_000_000;
 /// third for seconds. So many thousandths are left for that.
 const EASE: u64 = 100;
 
+/// What a program would use alone is only known within so many thousandths of the card, and it gets the benefit of the doubt.
+const UNSURE: u64 = 50;
+
 /// A tenant's place in a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantId(pub(crate) u32);
@@ -119,7 +122,8 @@ impl Tenant {
         self.is_fast_enough() && self.thought.speed() > u64::from(self.shares.request) + EASE
     }
 
-    /// With a request of r a tenant may lose 1 - r of its time. Who mostly computes is to have r of the time in which it wants the card.
+    /// With a request of r a tenant may lose 1 - r of its time. Who mostly computes is to have r of the time in which it wants the card,
+    /// or side by side of what it would use of that alone.
     /// Who mostly thinks could never use that: it is to be as fast as r of alone, so that it may be kept waiting for 1 - r of all its time.
     fn aggrieve(&mut self, time: &Time, most: Ns) {
         let request = i64::from(self.shares.request.min(1000));
@@ -128,7 +132,10 @@ impl Tenant {
         let change = if self.thought.mostly() {
             (passed.saturating_mul(request) / 1000).saturating_sub(passed - lost)
         } else {
-            let wanted = if time.held_up { passed } else { had };
+            // In turns it is not seen what it would use: its neighbours' turns hold up its launches, too.
+            let demand = if time.beside { self.thought.demand().saturating_add(UNSURE).min(1000) } else { 1000 };
+            let demand = i64::try_from(demand).unwrap_or(1000);
+            let wanted = if time.held_up { passed.saturating_mul(demand) / 1000 } else { had };
             (wanted.saturating_mul(request) / CHANGING_OVER).saturating_sub(had)
         };
         self.grievance = self.grievance.saturating_add(change).clamp(-most, most);
@@ -140,6 +147,8 @@ struct Time {
     passed: Ns,
     /// Of the card.
     had: Ns,
+    /// All run side by side, and not all in several streams: of those nobody knows what any would use alone.
+    beside: bool,
     /// Its program waits for the card ...
     held_up: bool,
     /// ... and alone it would not have for so long of it.
@@ -346,7 +355,11 @@ impl Domain {
             // That it waits is seen after a while, which was waiting, too.
             let unseen = lanes().map(|lane| lane.waited_unseen(elapsed)).max().unwrap_or(0);
             let lost = if held_up { elapsed.saturating_add(unseen) - computes } else { 0 };
-            let time = Time { passed: elapsed, had: fresh, held_up, lost };
+            let beside = lanes().all(|lane| {
+                let someone_is_timed = || self.cards[lane.device].iter().any(|&i| self.lanes[i].streams_lately() == 1);
+                self.slack[lane.device].is_there() && someone_is_timed()
+            });
+            let time = Time { passed: elapsed, had: fresh, beside, held_up, lost };
             if at_work && tenant.bucket.allows() {
                 tenant.thought.pass(elapsed.saturating_sub(computes + lost), computes, lost);
             }
