@@ -38,6 +38,12 @@ pub struct NodeList {
 }
 
 impl NodeList {
+    /// Nodes of which nothing but the name is told.
+    pub fn of_names(names: &[String]) -> NodeList {
+        let item = |name: &String| serde_json::value::to_raw_value(&serde_json::json!({"metadata": {"name": name}}));
+        NodeList { items: names.iter().filter_map(|name| item(name).ok()).collect() }
+    }
+
     /// The name of each node, empty where it has none.
     pub fn names(&self) -> Vec<String> {
         #[derive(Deserialize)]

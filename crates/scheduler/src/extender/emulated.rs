@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use divvy_api::extender::{BindResult, FilterResult};
+use divvy_api::extender::{BindResult, FilterResult, NodeList};
 use serde_json::{Value, json};
 
 use super::own::{ENDING, bind_with, filter_with};
@@ -15,7 +15,12 @@ use super::{Extender, Question, Wanted};
 use crate::world::{Inspected, Refused, Why};
 
 /// Filters; all refusals in one list (these systems know no nodes on which preemption is hopeless), in the system's own words.
-async fn filter(extender: &Extender, body: &[u8], wanted: Wanted, words: impl Fn(&str, Refused) -> String) -> Response {
+async fn filter(
+    extender: &Extender,
+    body: &[u8],
+    wanted: Wanted,
+    words: impl Fn(&str, Refused) -> String,
+) -> FilterResult {
     let mut result = FilterResult::default();
     match filter_with(extender, body, wanted, &mut result).await {
         Ok(refused) => {
@@ -23,16 +28,21 @@ async fn filter(extender: &Extender, body: &[u8], wanted: Wanted, words: impl Fn
         }
         Err(error) => result.error = error,
     }
-    Json(result).into_response()
+    result
 }
 
 pub(super) async fn gpushare_filter(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
-    filter(&extender, &body, Wanted::Each, |node, refused| match refused.why {
+    let mut result = filter(&extender, &body, Wanted::Each, |node, refused| match refused.why {
         Why::Unknown | Why::NoDevice => format!("The node {node} is not for GPU share, need skip"),
         Why::Full => "Insufficient GPU Memory in one device".into(),
-        Why::Never | Why::Elsewhere => refused.text,
+        Why::Never | Why::Short | Why::Elsewhere => refused.text,
     })
-    .await
+    .await;
+    // gpushare answered with names and nodes, whichever it was asked with.
+    if result.nodes.is_none() {
+        result.nodes = result.node_names.as_deref().map(NodeList::of_names);
+    }
+    Json(result).into_response()
 }
 
 pub(super) async fn gpushare_bind(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
@@ -44,21 +54,21 @@ pub(super) async fn gpushare_bind(State(extender): State<Arc<Extender>>, body: B
 
 /// gpu-admission chooses in its filter: exactly one node comes back.
 pub(super) async fn predicates(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
-    filter(&extender, &body, Wanted::One, |_, refused| match refused.why {
+    let result = filter(&extender, &body, Wanted::One, |_, refused| match refused.why {
         Why::Unknown | Why::NoDevice => "no GPU device".into(),
         _ => refused.text,
-    })
-    .await
+    });
+    Json(result.await).into_response()
 }
 
 /// The vGPU scheduler chooses in its filter, too.
 pub(super) async fn vgpu_filter(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {
-    filter(&extender, &body, Wanted::One, |_, refused| match refused.why {
+    let result = filter(&extender, &body, Wanted::One, |_, refused| match refused.why {
         // As its users know it.
         Why::Unknown | Why::NoDevice => "node unregisterd".into(),
         _ => refused.text,
-    })
-    .await
+    });
+    Json(result.await).into_response()
 }
 
 pub(super) async fn gpushare_inspect_all(State(extender): State<Arc<Extender>>) -> Response {
@@ -72,7 +82,7 @@ pub(super) async fn gpushare_inspect(State(extender): State<Arc<Extender>>, Path
     let only = Some(node.clone());
     match extender.ask(|reply| Question::Inspect { only, reply }).await {
         Some(nodes) if nodes.is_empty() => {
-            let error = format!("node {node} is not known, or has no device");
+            let error = format!("node {node:?} not found");
             (StatusCode::NOT_FOUND, Json(json!({"nodes": [], "error": error}))).into_response()
         }
         Some(nodes) => Json(json!({"nodes": nodes.iter().map(shown).collect::<Vec<_>>()})).into_response(),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_api::convert::PodSeen;
 use divvy_cluster::change::Change;
+use divvy_core::device::{Device, DeviceKind};
 use divvy_core::id::{NodeName, PodKey, PodUid};
 use divvy_core::reason::{Fold, NodeReason, Obstacle};
 use divvy_core::schedule::ask_some;
@@ -40,8 +41,10 @@ pub enum Why {
     Unknown,
     /// It has no device of the kind asked for.
     NoDevice,
-    /// It might do if somebody left.
+    /// Its devices might do if somebody left.
     Full,
+    /// Something else than its devices is short, and might not be if somebody left.
+    Short,
     /// It never will.
     Never,
     /// The pod has a place on another node.
@@ -110,7 +113,7 @@ fn kind(reason: &NodeReason) -> Why {
         | NodeReason::Affinity
         | NodeReason::Feature { .. }
         | NodeReason::NoDomain { .. } => Why::Never,
-        _ => Why::Full,
+        _ => Why::Short,
     }
 }
 
@@ -131,7 +134,7 @@ impl World {
         if state.pod().gang().is_some() && state.pod().bound().is_none() && !self.promise_gang(&uid, now) {
             let reason = self.entries.get(&uid).and_then(|e| e.due.as_ref().map(|d| d.reason.to_string()));
             let text = reason.unwrap_or_else(|| "its gang does not fit as a whole".into());
-            return Advice::none(&nodes, &text, Why::Full);
+            return Advice::none(&nodes, &text, Why::Short);
         }
         if let Some(kept) = self.snapshot.pod(&uid).and_then(|s| s.pod().bound()).map(|b| b.node.clone()) {
             let mut advice = Advice { fit: nodes, ..Advice::default() };
@@ -279,30 +282,31 @@ impl World {
         Ok(())
     }
 
-    /// The node's devices and who holds them, by name; all nodes with devices where none is named.
+    /// The nodes' GPUs and who holds them, by name: those of all nodes that have any, or of the one that is named, whatever it has.
     pub fn inspect(&self, only: Option<&str>) -> Vec<Inspected> {
         let mut nodes = Vec::new();
         for (_, state) in self.snapshot.nodes() {
             let node = state.node();
-            if only.is_some_and(|only| only != node.name.as_str()) || node.inventory.devices.is_empty() {
+            let wanted = only.map_or_else(|| state.has(DeviceKind::Gpu), |only| only == node.name.as_str());
+            if !wanted {
                 continue;
             }
             let unit = node.inventory.memory_unit.of(1).0.max(1);
-            let mut devices: Vec<InspectedDevice> = node
-                .inventory
-                .devices
-                .iter()
-                .map(|d| InspectedDevice { index: d.index, total: d.bookable_memory().0 / unit, pods: Vec::new() })
-                .collect();
+            let gpus = node.inventory.devices.iter().enumerate().filter(|(_, d)| d.kind == DeviceKind::Gpu);
+            let fresh =
+                |d: &Device| InspectedDevice { index: d.index, total: d.bookable_memory().0 / unit, pods: Vec::new() };
+            let mut devices: BTreeMap<usize, InspectedDevice> = gpus.map(|(place, d)| (place, fresh(d))).collect();
             let pods: BTreeSet<_> = state.pods().iter().copied().collect();
             for pod in pods.into_iter().filter_map(|ix| self.snapshot.pod_at(ix)) {
                 for (device, charge) in pod.charges() {
-                    if let Some(device) = devices.get_mut(*device as usize) {
+                    if let Some(device) = devices.get_mut(&(*device as usize)) {
                         let key = &pod.pod().key;
                         device.pods.push((key.namespace.to_string(), key.name.to_string(), charge.memory.0 / unit));
                     }
                 }
             }
+            let mut devices: Vec<InspectedDevice> = devices.into_values().collect();
+            devices.sort_by_key(|device| device.index);
             nodes.push(Inspected { name: node.name.to_string(), devices });
         }
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
