@@ -550,7 +550,8 @@ fn vcuda(name: &str, node: &str) -> Value {
 fn a_pod_that_kube_scheduler_bound_itself_gets_its_grant_and_what_its_users_look_for() {
     let mut world = world(1);
     world.apply(seen(vcuda("a", "n0")), Time(1));
-    let effects = decide(&mut world);
+    world.tick(Time(1_000));
+    let effects = world.take_effects();
     let annotations = effects.iter().find_map(|effect| match effect {
         Effect::Annotate(annotate) => Some(&annotate.annotations),
         _ => None,
