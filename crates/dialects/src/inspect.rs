@@ -118,7 +118,9 @@ pub fn details(nodes: &[NodeView]) -> String {
             table.row(row);
         }
         let used = node.all_used();
-        let length = *dashes.get_or_insert(table.raw_length(usize::from(table.rows.len() > 1)) + 10);
+        // As long as all rows of the first node before they are laid out: gpushare measured the text it had gathered by then.
+        let rows = || (1..table.rows.len()).map(|row| table.raw_length(row) + 1).sum::<usize>();
+        let length = *dashes.get_or_insert_with(|| rows() + 10);
         table.row(vec!["Allocated :".to_owned(), format!("{used} ({}%)", percent(used, node.total()))]);
         table.row(vec!["Total :".to_owned(), node.total().to_string()]);
         out.push_str(&table.text());

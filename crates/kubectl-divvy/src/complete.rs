@@ -38,6 +38,19 @@ pub(crate) fn called_as(words: &[OsString]) -> Name {
     }
 }
 
+/// The words behind the name of gpushare's tool in our spelling: Go's flag package takes one dash or two, and a value.
+pub(crate) fn from_go(words: Vec<OsString>) -> Vec<OsString> {
+    let mut ours = Vec::with_capacity(words.len());
+    for word in words {
+        match word.to_str() {
+            Some("--d" | "-d=true" | "--d=true") => ours.push("-d".into()),
+            Some("-d=false" | "--d=false") => {}
+            _ => ours.push(word),
+        }
+    }
+    ours
+}
+
 /// Answers kubectl: one candidate per line, then a word of cobra's that says not to offer files.
 pub(crate) fn candidates(root: &Command, words: &[OsString]) -> ExitCode {
     let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -79,5 +92,14 @@ mod tests {
         assert_eq!(called_as(&["/usr/bin/kubectl-inspect-gpushare".into()]), Name::InspectGpushare);
         assert_eq!(called_as(&["kubectl-divvy".into()]), Name::Divvy);
         assert_eq!(called_as(&[]), Name::Divvy);
+    }
+
+    #[test]
+    fn gpushares_flags_are_read_as_go_reads_them() {
+        let ours = |words: &[&str]| from_go(words.iter().map(Into::into).collect());
+        for word in ["-d", "--d", "-d=true", "--d=true"] {
+            assert_eq!(ours(&[word, "n1"]), ["-d", "n1"], "{word}");
+        }
+        assert_eq!(ours(&["-d=false", "n1"]), ["n1"]);
     }
 }

@@ -87,6 +87,7 @@ fn main() -> std::process::ExitCode {
         complete::Name::Divvy => {}
         // `kubectl inspect gpushare`, with its flags as its users know them.
         complete::Name::InspectGpushare => {
+            words = complete::from_go(words);
             words.splice(0..1, ["kubectl-divvy".into(), "inspect".into(), "--gpushare".into()]);
         }
         complete::Name::Complete => return complete::candidates(&Args::command(), &words[1..]),

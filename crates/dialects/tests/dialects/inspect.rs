@@ -66,7 +66,7 @@ fn details_name_every_pod() {
         late         default    0                0                2
         Allocated :  8 (26%)
         Total :      30
-        ------------------------------------
+        ------------------------------------------------------------------------------------
 
         NAME:       n2
         IPADDRESS:  192.168.0.7
@@ -74,7 +74,7 @@ fn details_name_every_pod() {
         NAME         NAMESPACE  GPU0(Allocated)
         Allocated :  0 (0%)
         Total :      15
-        ------------------------------------
+        ------------------------------------------------------------------------------------
 
 
         Allocated/Total GPU Memory In Cluster:  8/45 (17%)

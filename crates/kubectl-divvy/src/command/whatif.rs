@@ -147,7 +147,11 @@ fn place(view: &mut View, pods: Vec<Value>) -> anyhow::Result<Vec<Outcome>> {
                 continue;
             }
             Reading::NotOurs => {}
-            Reading::Ask(ask, _) => {
+            Reading::Ask(ask, hints) => {
+                // As admission does it: a node has so many slots, and no more containers with devices.
+                for (container, slots) in &hints.slots {
+                    add_slots(&mut json, container.as_str(), *slots);
+                }
                 outcome.dialect = serde_json::to_value(ask.dialect)?.as_str().map(str::to_owned);
                 json["metadata"]["annotations"][keys::ASK] = serde_json::to_string(&ask)?.into();
             }
@@ -177,6 +181,19 @@ fn place(view: &mut View, pods: Vec<Value>) -> anyhow::Result<Vec<Outcome>> {
         outcome.evicts = evictions.map(|e| e.key.to_string()).collect();
     }
     Ok(outcomes)
+}
+
+/// Lets a container ask for slots, beside what it asks for itself.
+fn add_slots(pod: &mut Value, container: &str, slots: u32) {
+    for list in ["containers", "initContainers"] {
+        let containers = pod["spec"].get_mut(list).and_then(Value::as_array_mut);
+        if let Some(own) = containers.into_iter().flatten().find(|own| own["name"] == container) {
+            for kind in ["limits", "requests"] {
+                own["resources"][kind][keys::SLOT] = slots.to_string().into();
+            }
+            return;
+        }
+    }
 }
 
 fn namespace_labels(view: &View, pod: &Value) -> Value {
@@ -211,4 +228,26 @@ fn table(outcomes: &[Outcome]) -> String {
         ]);
     }
     table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_takes_slots_beside_what_it_asks_for() {
+        let mut pod = json!({"spec": {
+            "initContainers": [{"name": "i"}],
+            "containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}}}],
+        }});
+        add_slots(&mut pod, "c", 2);
+        add_slots(&mut pod, "i", 1);
+        let slots = |amount: &str| json!({(keys::SLOT): amount});
+        assert_eq!(
+            pod["spec"]["initContainers"][0]["resources"],
+            json!({"limits": slots("1"), "requests": slots("1")})
+        );
+        let limits = json!({"cpu": "1", (keys::SLOT): "2"});
+        assert_eq!(pod["spec"]["containers"][0]["resources"], json!({"limits": limits, "requests": slots("2")}));
+    }
 }
