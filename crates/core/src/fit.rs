@@ -1,15 +1,17 @@
 //! Trying a pod on one node: which devices fit each of its requests, and what it would hold.
 
-use crate::ask::{ContainerAsk, DeviceAsk, GpuAsk, Role, Topology};
+use crate::ask::{ContainerAsk, DeviceAsk, Dialect, GpuAsk, Role, Topology};
 use crate::device::{Device, DeviceKind, Health};
 use crate::grant::{ContainerGrant, Grant, Slice};
 use crate::id::DeviceId;
 use crate::kind::{Kinds, Want};
+use crate::kubegpu;
 use crate::ledger::{Book, Charge, charge, charge_of};
 use crate::reason::{DeviceShortfall, NodeReason, Obstacle};
 use crate::snapshot::NodeState;
 use crate::time::Time;
 use crate::topology;
+use crate::units::Bytes;
 use crate::units::Share;
 
 /// A pod being tried on a node: what it asks for, and what it was given so far.
@@ -148,7 +150,12 @@ impl<'a> Trial<'a> {
     fn run_once(&mut self, policy: &dyn Choose) -> Result<(), NodeReason> {
         let order =
             |init: bool| self.ask.containers.iter().enumerate().filter(move |(_, c)| (c.role == Role::Init) == init);
-        for (index, container) in order(false).chain(order(true)) {
+        let mut turns: Vec<(usize, &ContainerAsk)> = order(false).chain(order(true)).collect();
+        if self.ask.dialect == Dialect::Kubegpu {
+            // KubeGPU went by the names, and who comes first has the first choice.
+            turns.sort_by_key(|(_, container)| (container.role == Role::Init, &container.name));
+        }
+        for (index, container) in turns {
             for want in &container.wants {
                 self.give(policy, index, container, want)?;
             }
@@ -191,10 +198,11 @@ impl<'a> Trial<'a> {
         };
         let Some(chosen) = chosen else {
             if fits.len() >= want.count as usize {
-                obstacles = self.misplaced(&fits);
+                obstacles = self.misplaced(want, &fits);
             }
             return Err(NodeReason::Devices(DeviceShortfall {
                 container: container.name.as_str().into(),
+                say_which: self.ask.containers.len() > 1 || want.groups.is_some(),
                 kind: want.kind,
                 want: want.count,
                 fitting: fits.len() as u32,
@@ -217,6 +225,10 @@ impl<'a> Trial<'a> {
         want: &DeviceAsk,
         fits: &[usize],
     ) -> Option<Vec<usize>> {
+        // What a request spells out binds, whatever the policy prefers.
+        if kubegpu::spelled_out(want).is_some() {
+            return kubegpu::choose(self, want, fits);
+        }
         if matches!(want.kind, DeviceKind::Gpu | DeviceKind::Mlu) {
             return policy.choose(self, container, want, fits);
         }
@@ -317,10 +329,17 @@ impl<'a> Trial<'a> {
         Ok(slice)
     }
 
-    /// Enough devices fit one by one, but not together.
-    fn misplaced(&self, fits: &[usize]) -> Vec<(DeviceId, Obstacle)> {
-        let obstacle = Obstacle::Place { want: self.ask.topology };
-        fits.iter().map(|d| (self.devices()[*d].id.clone(), obstacle.clone())).collect()
+    /// Enough devices fit one by one, but not together: too few are large enough, or they do not lie as wanted.
+    fn misplaced(&self, want: &DeviceAsk, fits: &[usize]) -> Vec<(DeviceId, Obstacle)> {
+        let memory: Vec<Bytes> = fits.iter().map(|d| self.devices()[*d].memory).collect();
+        let scarce = kubegpu::scarce_memory(want, &memory);
+        let obstacle = |device: &Device| match scarce {
+            None => Some(Obstacle::Place { want: self.ask.topology }),
+            Some(least) if device.memory < least => Some(Obstacle::Memory { want: least, free: device.memory }),
+            Some(_) => None,
+        };
+        let devices = fits.iter().map(|d| &self.devices()[*d]);
+        devices.filter_map(|device| Some((device.id.clone(), obstacle(device)?))).collect()
     }
 
     /// The grant for what was given.

@@ -2,8 +2,13 @@
 //!
 //! Reading a request, placing it and writing its result back all speak of the same names; this is where they are made.
 
+mod choice;
 mod names;
+mod packing;
 mod tree;
+
+pub(crate) use choice::{choose, is_auto, scarce_memory, spelled_out};
+pub(crate) use packing::Packing;
 
 pub use names::{DEVICE, Name, without_prefix};
 pub use tree::{Groups, Lifted, groups, lift, node_name};

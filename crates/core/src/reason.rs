@@ -230,6 +230,9 @@ pub enum VolumeReason {
 pub struct DeviceShortfall {
     /// The container that asks.
     pub container: Arc<str>,
+    /// It helps to say which container that is: several ask, or the emulated system named it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub say_which: bool,
     /// The kind it asks for.
     pub kind: DeviceKind,
     /// How many it asks for.

@@ -16,11 +16,21 @@ pub struct Name<'a> {
 /// The kind of group that is one device.
 pub const DEVICE: &str = "gpu";
 
+/// The kind of group of devices that share a switch or better.
+pub(super) const INNER: &str = "gpugrp0";
+/// The kind of group of devices with any known way to each other.
+pub(super) const OUTER: &str = "gpugrp1";
+
 /// What follows the prefix of 2019 or of 2018; nothing for a name of another kind.
 pub fn without_prefix(text: &str) -> Option<&str> {
     [keys::KUBEGPU_GROUP, keys::KUBEGPU_GROUP_2018]
         .into_iter()
         .find_map(|prefix| text.strip_prefix(prefix)?.strip_prefix('/'))
+}
+
+/// Does the quantity's name say that it is a set of bits?
+pub(super) fn is_bit_set(quantity: &str) -> bool {
+    quantity.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("enum"))
 }
 
 impl<'a> Name<'a> {
@@ -36,7 +46,13 @@ impl<'a> Name<'a> {
 
     /// A bit set instead of an amount?
     pub fn is_enum(&self) -> bool {
-        self.quantity.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("enum"))
+        is_bit_set(self.quantity)
+    }
+
+    /// Does it name a device as nodes name theirs? Either kind of group may be left out, neither may be in the other's place.
+    pub fn is_of_a_tree(&self) -> bool {
+        let kinds: Vec<&str> = self.groups.iter().map(|(kind, _)| *kind).collect();
+        matches!(kinds[..], [DEVICE] | [INNER | OUTER, DEVICE] | [OUTER, INNER, DEVICE])
     }
 
     /// The full name of the device this is a quantity of.
@@ -68,6 +84,25 @@ mod tests {
             let name = Name::read(without_prefix(&text).unwrap()).unwrap();
             assert_eq!(name.to_string(), format!("{}/gpugrp1/A/gpugrp0/B/gpu/0/cards", keys::KUBEGPU_GROUP));
             assert_eq!(name.device().unwrap(), format!("{}/gpugrp1/A/gpugrp0/B/gpu/0", keys::KUBEGPU_GROUP));
+        }
+    }
+
+    #[test]
+    fn a_device_is_named_in_groups_that_nodes_have() {
+        let of_a_tree = |text: &str| Name::read(text).unwrap().is_of_a_tree();
+        for text in ["gpu/0/cards", "gpugrp0/A/gpu/0/cards", "gpugrp1/A/gpu/0/cards", "gpugrp1/A/gpugrp0/B/gpu/0/cards"]
+        {
+            assert!(of_a_tree(text), "{text}");
+        }
+        for text in [
+            "cards",
+            "gpugrp0/A/memory",
+            "gpugrpO/A/gpu/0/cards",
+            "gpugrp2/A/gpu/0/cards",
+            "gpugrp0/A/gpugrp1/B/gpu/0/cards",
+            "gpu/0/gpu/1/cards",
+        ] {
+            assert!(!of_a_tree(text), "{text}");
         }
     }
 

@@ -7,12 +7,7 @@ use crate::device::{Device, DeviceKind, Inventory, Link};
 use crate::id::DeviceId;
 use crate::keys;
 
-use super::names::{self, DEVICE, Name};
-
-/// Devices that share a switch or better.
-const INNER: &str = "gpugrp0";
-/// Devices with any known way to each other.
-const OUTER: &str = "gpugrp1";
+use super::names::{self, DEVICE, INNER, Name, OUTER};
 
 /// The groups a device is in, numbered per node in the order of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,20 +82,22 @@ struct Labels {
 }
 
 /// The requests of one container, completed to `count` devices. A device without a group gets one of its own, and so does a group
-/// without an outer one: what shares no label is free to lie anywhere.
+/// without an outer one: what shares no label is free to lie anywhere. Nothing of a device is no request for it; whoever wants anything
+/// of it wants its card, without which the container would not see it.
 pub fn lift(ask: &GroupAsk, count: u32) -> Vec<Lifted> {
     let mut devices: BTreeMap<Labels, BTreeMap<String, i64>> = BTreeMap::new();
-    for (text, amount) in &ask.requests {
+    for (text, amount) in ask.requests.iter().filter(|(_, amount)| **amount != 0) {
         let Some(name) = names::without_prefix(text).and_then(Name::read) else { continue };
         let label = |kind: &str| name.groups.iter().find(|(k, _)| *k == kind).map(|(_, label)| (*label).to_owned());
         let Some(device) = label(DEVICE) else { continue };
         let labels = Labels { outer: label(OUTER), inner: label(INNER), device };
-        devices.entry(labels).or_default().insert(name.quantity.to_owned(), *amount);
+        let quantities = devices.entry(labels).or_insert_with(card);
+        quantities.insert(name.quantity.to_owned(), *amount);
     }
     let used: BTreeSet<String> = devices.keys().map(|labels| labels.device.clone()).collect();
     let mut fresh = Fresh::new(used);
     while devices.len() < count as usize {
-        devices.insert(Labels { outer: None, inner: None, device: fresh.next() }, [("cards".to_owned(), 1)].into());
+        devices.insert(Labels { outer: None, inner: None, device: fresh.next() }, card());
     }
     let mut inner_fresh = Fresh::new(devices.keys().filter_map(|labels| labels.inner.clone()).collect());
     let mut outer_fresh = Fresh::new(devices.keys().filter_map(|labels| labels.outer.clone()).collect());
@@ -118,6 +115,11 @@ pub fn lift(ask: &GroupAsk, count: u32) -> Vec<Lifted> {
             Lifted { outer, inner, path, quantities }
         })
         .collect()
+}
+
+/// One card and nothing else.
+fn card() -> BTreeMap<String, i64> {
+    [("cards".to_owned(), 1)].into()
 }
 
 /// The lowest numbers that are not labels yet.
@@ -173,6 +175,13 @@ mod tests {
     fn kg_17_devices_of_one_group_stay_together() {
         let lifted = lift(&asks(&[("gpugrp0/A/gpu/a/cards", 1), ("gpugrp0/A/gpu/b/cards", 1)]), 2);
         assert_eq!(paths(&lifted), ["/gpugrp1/0/gpugrp0/A/gpu/a", "/gpugrp1/0/gpugrp0/A/gpu/b"]);
+    }
+
+    #[test]
+    fn whatever_is_asked_of_a_device_asks_for_its_card_and_nothing_asks_for_nothing() {
+        let lifted = lift(&asks(&[("gpu/0/cards", 0), ("gpu/1/enumType", 3), ("gpu/2/memory", 5)]), 2);
+        assert_eq!(paths(&lifted), ["/gpugrp1/0/gpugrp0/0/gpu/1", "/gpugrp1/1/gpugrp0/1/gpu/2"]);
+        assert!(lifted.iter().all(|device| device.quantities["cards"] == 1), "{lifted:?}");
     }
 
     fn linked(links: &[(usize, usize, Link)], count: u32) -> Inventory {

@@ -1,127 +1,63 @@
 //! KubeGPU's way: devices in the groups a request spells out, or the best connected ones, on the node that is fullest afterwards.
 
-use std::collections::BTreeMap;
-
-use crate::ask::{ContainerAsk, DeviceAsk};
-use crate::device::Device;
-use crate::fit::{Choose, Trial, take_best};
-use crate::kubegpu::{Groups, Lifted, groups, lift};
-use crate::place::{Placer, left};
+use crate::ask::{ContainerAsk, DeviceAsk, Role, Topology};
+use crate::device::DeviceKind;
+use crate::fit::{Choose, Trial};
+use crate::kubegpu::{Packing, choose, is_auto};
+use crate::place::Placer;
+use crate::topology::worst_link;
 
 pub(crate) struct Kubegpu;
 
-/// Steps after which a search for groups is given up: far more than requests that people write take.
-const STEPS: u32 = 100_000;
+/// A node that is used up scores this much.
+const FULL: f64 = 1000.0;
+/// A step closer is worth more than any difference in fullness.
+const CLOSER: f64 = 2.0 * FULL;
 
 impl Choose for Kubegpu {
     fn choose(&self, trial: &Trial<'_>, _: &ContainerAsk, want: &DeviceAsk, fits: &[usize]) -> Option<Vec<usize>> {
-        // KubeGPU goes through a node's devices from the end.
-        let mut order = fits.to_vec();
-        order.reverse();
-        let Some(spelled) = want.groups.as_ref().filter(|groups| !groups.requests.is_empty()) else {
-            return take_best(trial, want, &order);
-        };
-        let wanted = lift(spelled, want.count);
-        let asks_memory = wanted.iter().any(|device| device.quantities.contains_key("memory"));
-        let of = groups(&trial.node.node().inventory);
-        if asks_memory {
-            // A group that is in use already is filled first, and of a group the smallest devices that will do.
-            let group = |d: usize| of.get(&trial.devices()[d].id).map(|g| g.inner);
-            let in_use =
-                |d: usize| (0..trial.devices().len()).any(|o| group(o) == group(d) && !trial.book_with(o).is_idle());
-            let last = std::cmp::Reverse::<usize>;
-            order.sort_by_key(|d| (!in_use(*d), group(*d).map(last), trial.devices()[*d].memory, last(*d)));
-        }
-        let mut search = Search {
-            trial,
-            wanted: &wanted,
-            order: &order,
-            of: &of,
-            bound: !spelled.auto,
-            chosen: Vec::new(),
-            steps: 0,
-        };
-        search.run().then_some(search.chosen)
+        choose(trial, want, fits)
     }
 }
 
 impl Placer for Kubegpu {
     fn score(&self, trial: &Trial<'_>) -> f64 {
-        let all = trial.devices().len();
-        let used: u32 = (0..all).map(|d| 1000 - left(&trial.book_with(d))).sum();
-        f64::from(used) / all.max(1) as f64
+        // KubeGPU's score is that after the last running container; init containers use the same devices again.
+        let running = trial.given().iter().filter(|given| given.role != Role::Init);
+        closeness(trial) * CLOSER + Packing::of(trial, running).full() * FULL
     }
 }
 
-/// A device for every request, such that requests with one label lie in one group.
-struct Search<'a> {
-    trial: &'a Trial<'a>,
-    wanted: &'a [Lifted],
-    order: &'a [usize],
-    of: &'a BTreeMap<crate::id::DeviceId, Groups>,
-    /// Labels bind; else only amounts do.
-    bound: bool,
-    chosen: Vec<usize>,
-    steps: u32,
-}
-
-impl Search<'_> {
-    fn run(&mut self) -> bool {
-        let Some(next) = self.wanted.get(self.chosen.len()) else { return true };
-        for device in self.order {
-            self.steps += 1;
-            if self.steps > STEPS {
-                return false;
-            }
-            if !self.chosen.contains(device) && self.suits(next, *device) {
-                self.chosen.push(*device);
-                if self.run() {
-                    return true;
-                }
-                self.chosen.pop();
-            }
-        }
-        false
+/// How close the devices lie where the scheduler chooses how: that of the container that has it worst, and nothing where none cares.
+fn closeness(trial: &Trial<'_>) -> f64 {
+    if trial.ask.topology != Topology::Best {
+        return 0.0;
     }
-
-    fn suits(&self, next: &Lifted, device: usize) -> bool {
-        let info = &self.trial.devices()[device];
-        let Some(here) = self.of.get(&info.id) else { return false };
-        let together = |(wanted, chosen): (&Lifted, &usize)| {
-            let Some(there) = self.of.get(&self.trial.devices()[*chosen].id) else { return false };
-            (wanted.inner != next.inner || there.inner == here.inner)
-                && (wanted.outer != next.outer || there.outer == here.outer)
-        };
-        next.quantities.iter().all(|(name, amount)| offers(info, name, *amount))
-            && (!self.bound || self.wanted.iter().zip(&self.chosen).all(together))
-    }
-}
-
-/// Does the device have that much of it? A name that begins with `enum` is a set of bits, of which one in common is enough.
-fn offers(device: &Device, name: &str, amount: i64) -> bool {
-    let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    match name {
-        "cards" => amount <= 1,
-        "memory" => amount <= whole(device.memory.0),
-        _ => {
-            let has = device.attributes.get(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
-            let bits = name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("enum"));
-            if bits { amount == 0 || has & amount != 0 } else { amount <= has }
-        }
-    }
+    let cares = |container: &ContainerAsk| container.wants.iter().any(|want| want.count > 1 && is_auto(want));
+    let containers = trial.ask.containers.iter().enumerate().filter(|(_, container)| cares(container));
+    let worst = containers.map(|(index, _)| {
+        let own = trial.given().iter().filter(|given| given.container == index).map(|given| given.device);
+        let own: Vec<usize> = own.filter(|device| trial.devices()[*device].kind != DeviceKind::Nic).collect();
+        worst_link(trial.node, &own)
+    });
+    worst.min().map_or(0.0, |link| f64::from(link as u8))
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use crate::ask::{GpuAsk, GroupAsk};
+    use crate::ask::{Dialect, GpuAsk, GroupAsk};
+    use crate::fit::{Terms, Trial};
+    use crate::place::Placer;
     use crate::policy::{Placement, Policy};
     use crate::snapshot::Snapshot;
     use crate::testing::{cluster, describe};
     use crate::time::Time;
     use crate::units::Bytes;
     use crate::{keys, schedule};
+
+    use super::Kubegpu;
 
     /// Eight devices in pairs on a switch and quads on a bridge.
     const N8: &str = "node a gpu=8:16Gi links=0..3:host-bridge,4..7:host-bridge,0-1:single-switch,2-3:single-switch,4-5:single-switch,6-7:single-switch";
@@ -138,7 +74,15 @@ mod tests {
     }
 
     fn planned(snapshot: &Snapshot) -> String {
-        describe(&schedule(snapshot, &Policy::only(Placement::Kubegpu), Time(0)))
+        planned_by(snapshot, Placement::Kubegpu)
+    }
+
+    fn planned_by(snapshot: &Snapshot, placement: Placement) -> String {
+        describe(&schedule(snapshot, &Policy::only(placement), Time(0)))
+    }
+
+    fn gib(n: u64) -> i64 {
+        Bytes::gib(n).0 as i64
     }
 
     #[test]
@@ -188,18 +132,32 @@ mod tests {
     /// A container: its name, when it runs, and what it asks for.
     type Container<'a> = (&'a str, crate::ask::Role, &'a [(&'a str, i64)]);
 
-    /// Five devices of different size; containers by name, role, and what is asked of each of their devices.
-    fn five(links: &str, containers: &[Container<'_>]) -> Vec<(String, Vec<String>)> {
+    /// Five devices of different size, two of them with a bit set where those are asked about; containers by name, role, and what is
+    /// asked of each of their devices. What each got, and KubeGPU's score of the node in hundred-thousandths.
+    fn five(links: &str, containers: &[Container<'_>]) -> (Vec<(String, Vec<String>)>, u32) {
         let mut snapshot = cluster("wait p whole");
         let mut node =
             crate::testing::node(&format!("node dev gpu=1:100000+1:256000+1:257000+1:192000+1:178000{links}"));
-        for d in [1, 3] {
-            node.inventory.devices[d].attributes.insert("enumType".into(), "1".into());
+        if containers.iter().flat_map(|(_, _, requests)| *requests).any(|(name, _)| name.ends_with("enumType")) {
+            for d in [1, 3] {
+                node.inventory.devices[d].attributes.insert("enumType".into(), "1".into());
+            }
         }
         snapshot.put_node(node);
+        let pod = put(&mut snapshot, containers);
+        let state = snapshot.node(&"dev".into()).unwrap();
+        let mut trial = Trial::new(state, pod.ask.as_ref().unwrap(), snapshot.kinds(), Terms::default());
+        trial.run(&Kubegpu).unwrap();
+        let score = (Kubegpu.score(&trial) * 100.0).round();
+        (given(&snapshot), score as u32)
+    }
+
+    /// The pod `p` waits with these containers, whose requests are binding.
+    fn put(snapshot: &mut Snapshot, containers: &[Container<'_>]) -> crate::pod::Pod {
         let ix = snapshot.find_pod(&"default/p".into()).unwrap();
         let mut pod = snapshot.pod_at(ix).unwrap().pod().clone();
         let ask: &mut GpuAsk = Arc::make_mut(pod.ask.as_mut().unwrap());
+        ask.dialect = Dialect::Kubegpu;
         let want = ask.containers[0].wants[0].clone();
         let container = |(name, role, requests): &Container<'_>| {
             let count = requests.iter().filter(|(name, _)| name.ends_with("cards")).map(|(_, n)| *n as u32).sum();
@@ -209,8 +167,13 @@ mod tests {
             crate::ask::ContainerAsk { name: (*name).into(), role: *role, wants }
         };
         ask.containers = containers.iter().map(container).collect();
-        snapshot.put_pod(pod);
-        let plan = schedule(&snapshot, &Policy::only(Placement::Kubegpu), Time(0));
+        snapshot.put_pod(pod.clone());
+        pod
+    }
+
+    /// What each container of the only pod got.
+    fn given(snapshot: &Snapshot) -> Vec<(String, Vec<String>)> {
+        let plan = schedule(snapshot, &Policy::only(Placement::Kubegpu), Time(0));
         let grant = plan.binds[0].grant.clone().unwrap();
         let devices = |c: &crate::grant::ContainerGrant| c.slices.iter().map(|s| s.device.to_string()).collect();
         grant.containers.iter().map(|c| (c.name.to_string(), devices(c))).collect()
@@ -227,9 +190,9 @@ mod tests {
         let run1 = [("gpu/0/cards", 1), ("gpu/0/memory", 190_000), ("gpu/0/enumType", 3)];
         for (least, dev) in [(100_000, "dev-4"), (257_000, "dev-2")] {
             let init = [("gpu/0/cards", 1), ("gpu/0/memory", least)];
-            let found = five("", &[("init0", Init, &init), ("run0", Main, &run0), ("run1", Main, &run1)]);
+            let (found, score) = five("", &[("init0", Init, &init), ("run0", Main, &run0), ("run1", Main, &run1)]);
             let expected = [held("init0", &[dev]), held("run0", &["dev-2", "dev-4"]), held("run1", &["dev-3"])];
-            assert_eq!(found, expected);
+            assert_eq!((found, score), (expected.into(), 58214));
         }
     }
 
@@ -237,13 +200,14 @@ mod tests {
     fn kg_03_counts_take_devices_from_the_end_and_init_containers_use_them_again() {
         use crate::ask::Role::{Init, Main};
         let (one, two) = ([("gpu/0/cards", 1)], [("gpu/0/cards", 1), ("gpu/1/cards", 1)]);
-        let found = five("", &[("init0", Init, &one), ("run0", Main, &two), ("run1", Main, &one)]);
+        let (found, score) = five("", &[("init0", Init, &one), ("run0", Main, &two), ("run1", Main, &one)]);
+        assert_eq!(score, 30_000);
         assert_eq!(found, [held("init0", &["dev-4"]), held("run0", &["dev-4", "dev-3"]), held("run1", &["dev-2"])]);
     }
 
     #[test]
     fn kg_04_groups_are_kept_together_beside_single_gpus() {
-        use crate::ask::Role::Main;
+        use crate::ask::Role::{Init, Main};
         let run0 = [
             ("gpugrp0/A/gpu/0/cards", 1),
             ("gpugrp0/A/gpu/0/memory", 190_000),
@@ -253,11 +217,13 @@ mod tests {
         let run1 = [("gpu/0/cards", 1), ("gpu/0/memory", 256_000)];
         let run2 = [("gpu/0/cards", 1), ("gpu/0/memory", 256_000), ("gpu/1/cards", 1), ("gpu/1/memory", 100_000)];
         let links = " links=0-1:single-switch,3-4:single-switch";
-        let found = five(links, &[("run0", Main, &run0), ("run1", Main, &run1), ("run2", Main, &run2)]);
-        assert_eq!(
-            found,
-            [held("run0", &["dev-3", "dev-4"]), held("run1", &["dev-2"]), held("run2", &["dev-1", "dev-0"])]
-        );
+        let init = [("gpu/0/cards", 1), ("gpu/0/memory", 100_000)];
+        let containers: [Container<'_>; 4] =
+            [("init0", Init, &init), ("run0", Main, &run0), ("run1", Main, &run1), ("run2", Main, &run2)];
+        let (found, score) = five(links, &containers);
+        assert_eq!(score, 99857);
+        let (run0, run1) = (held("run0", &["dev-3", "dev-4"]), held("run1", &["dev-2"]));
+        assert_eq!(found, [held("init0", &["dev-1"]), run0, run1, held("run2", &["dev-1", "dev-0"])]);
     }
 
     #[test]
@@ -283,6 +249,131 @@ mod tests {
         ask(&mut snapshot, "p", 1, false, &[("gpu/0/cards", 1), ("gpu/0/memory", Bytes::gib(40).0 as i64)]);
         let said = planned(&snapshot);
         assert!(said.starts_with("wait p: 0/1 nodes fit"), "{said}");
+        assert!(said.contains("container main: a-0 40 GiB of memory wanted, 16 GiB free"), "{said}");
+    }
+
+    #[test]
+    fn amounts_that_too_few_devices_have_are_the_reason_and_not_how_the_devices_lie() {
+        let mut snapshot = cluster("node a gpu=1:32Gi+3:16Gi\nwait p whole");
+        let two = [("gpu/0/memory", gib(20)), ("gpu/1/memory", gib(24))];
+        ask(&mut snapshot, "p", 2, false, &two);
+        let said = planned(&snapshot);
+        assert!(said.contains("20 GiB of memory wanted, 16 GiB free"), "{said}");
+        ask(&mut snapshot, "p", 2, false, &[("gpu/0/memory", gib(12)), ("gpu/1/memory", gib(24))]);
+        assert!(planned(&snapshot).starts_with("bind p to a"), "{}", planned(&snapshot));
+    }
+
+    #[test]
+    fn what_is_spelled_out_binds_under_every_policy() {
+        let text = "node a gpu=4:8Gi+4:32Gi links=0-1:single-switch,2-3:single-switch,4-5:single-switch,6-7:single-switch\npod x on a dev=4 whole\npod y on a dev=7 whole";
+        let mut snapshot = cluster(&format!("{text}\nwait p whole"));
+        for name in Placement::NAMES {
+            let by = Placement::named(name).unwrap();
+            ask(&mut snapshot, "p", 1, false, &[("gpu/0/cards", 1), ("gpu/0/memory", gib(20))]);
+            let said = planned_by(&snapshot, by.clone());
+            assert!(said == "bind p to a (a-5)\n" || said == "bind p to a (a-6)\n", "{name}: {said}");
+            ask(&mut snapshot, "p", 2, false, &[("gpugrp0/A/gpu/0/memory", gib(20)), ("gpugrp0/A/gpu/1/cards", 1)]);
+            let said = planned_by(&snapshot, by);
+            assert!(said.starts_with("wait p: "), "{name}: {said}");
+        }
+    }
+
+    #[test]
+    fn one_inner_label_under_two_outer_ones_is_two_groups() {
+        let mut snapshot = cluster(&format!("{N8}\nwait p whole"));
+        let four = [
+            ("gpugrp1/A/gpugrp0/0/gpu/0/cards", 1),
+            ("gpugrp1/A/gpugrp0/0/gpu/1/cards", 1),
+            ("gpugrp1/B/gpugrp0/0/gpu/2/cards", 1),
+            ("gpugrp1/B/gpugrp0/0/gpu/3/cards", 1),
+        ];
+        ask(&mut snapshot, "p", 4, false, &four);
+        assert_eq!(planned(&snapshot), "bind p to a (a-7 a-6 a-5 a-4)\n");
+    }
+
+    #[test]
+    fn a_large_group_is_found_behind_one_that_is_not_free() {
+        // Seven of the fuller eight are free: there are millions of orders in which to try them in vain.
+        let mut snapshot = cluster(
+            "node a gpu=16 links=0..7:single-switch,8..15:single-switch\npod x on a dev=15 whole\nwait p whole",
+        );
+        let names: Vec<String> = (0..8).map(|n| format!("gpugrp0/A/gpu/{n}/cards")).collect();
+        let eight: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+        for auto in [false, true] {
+            ask(&mut snapshot, "p", 8, auto, &eight);
+            assert_eq!(planned(&snapshot), "bind p to a (a-7 a-6 a-5 a-4 a-3 a-2 a-1 a-0)\n");
+        }
+    }
+
+    #[test]
+    fn kg_07_the_node_where_devices_lie_closer_is_taken_whatever_its_name_and_fullness() {
+        let pairs = "gpu=8 links=0..3:host-bridge,4..7:host-bridge,0-1:single-switch,2-3:single-switch,4-5:single-switch,6-7:single-switch";
+        let quad = "gpu=8 links=0..3:single-switch,4..7:host-bridge,4-5:single-switch,6-7:single-switch";
+        for (close, far) in [("a", "b"), ("b", "a")] {
+            let text = format!("node {close} {quad}\nnode {far} {pairs}\npod x on {far} dev=0 whole\nwait p whole");
+            let mut snapshot = cluster(&text);
+            ask(&mut snapshot, "p", 3, true, &[]);
+            assert_eq!(planned(&snapshot), format!("bind p to {close} ({close}-3 {close}-2 {close}-1)\n"));
+            ask(&mut snapshot, "p", 3, false, &[]);
+            assert!(planned(&snapshot).starts_with(&format!("bind p to {far}")), "{}", planned(&snapshot));
+        }
+    }
+
+    #[test]
+    fn where_the_scheduler_chooses_devices_with_amounts_lie_close_too() {
+        let mut snapshot = cluster(&format!("{N8}\npod x on a dev=7 whole\nwait p whole"));
+        for two in [[("gpu/0/cards", 1), ("gpu/1/cards", 1)], [("gpu/0/memory", gib(12)), ("gpu/1/memory", gib(12))]] {
+            ask(&mut snapshot, "p", 2, true, &two);
+            assert_eq!(planned(&snapshot), "bind p to a (a-5 a-4)\n");
+        }
+        // The amounts come first: the only two that are large enough are far from each other.
+        let mut snapshot =
+            cluster("node a gpu=1:16Gi+1:32Gi+1:16Gi+1:32Gi links=0-1:single-switch,2-3:single-switch\nwait p whole");
+        ask(&mut snapshot, "p", 2, true, &[("gpu/0/memory", gib(20)), ("gpu/1/memory", gib(20))]);
+        assert_eq!(planned(&snapshot), "bind p to a (a-3 a-1)\n");
+        ask(&mut snapshot, "p", 2, true, &[("gpu/0/memory", gib(20)), ("gpu/1/memory", gib(10))]);
+        assert_eq!(planned(&snapshot), "bind p to a (a-3 a-2)\n");
+    }
+
+    #[test]
+    fn of_switches_and_nvlink_the_scheduler_chooses_nvlink() {
+        let links = "0..3:single-switch,0-2:nv-link,1-3:nv-link";
+        let mut snapshot = cluster(&format!("node a gpu=4:16Gi links={links}\nwait p whole"));
+        for two in [&[][..], &[("gpu/0/memory", gib(12)), ("gpu/1/memory", gib(12))]] {
+            ask(&mut snapshot, "p", 2, true, two);
+            assert_eq!(planned(&snapshot), "bind p to a (a-3 a-1)\n");
+        }
+    }
+
+    #[test]
+    fn groups_in_use_are_filled_before_others_are_opened() {
+        for (auto, requests) in [(false, &[("gpu/0/cards", 1)][..]), (false, &[]), (true, &[])] {
+            let mut snapshot = cluster(&format!("{N8}\npod x on a dev=0 whole\nwait p whole"));
+            ask(&mut snapshot, "p", 1, auto, requests);
+            assert_eq!(planned(&snapshot), "bind p to a (a-1)\n", "{auto} {requests:?}");
+            let mut snapshot = cluster(&format!("{N8}\npod x on a dev=0,1 whole\nwait p whole"));
+            ask(&mut snapshot, "p", 2, auto, requests);
+            assert_eq!(planned(&snapshot), "bind p to a (a-3 a-2)\n", "{auto} {requests:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_stays_in_the_place_that_it_uses_already() {
+        use crate::ask::Role::Main;
+        // The one large device is in the first quad; the second container follows it there.
+        let mut snapshot = cluster(&format!("{}\nwait p whole", N8.replace("8:16Gi", "1:32Gi+7:16Gi")));
+        let (large, any) = ([("gpu/0/cards", 1), ("gpu/0/memory", gib(20))], [("gpu/0/cards", 1)]);
+        put(&mut snapshot, &[("r0", Main, &large), ("r1", Main, &any)]);
+        assert_eq!(given(&snapshot), [held("r0", &["a-0"]), held("r1", &["a-1"])]);
+    }
+
+    #[test]
+    fn containers_choose_in_the_order_of_their_names_and_init_containers_last() {
+        use crate::ask::Role::{Init, Main};
+        let mut snapshot = cluster("node a gpu=5\nwait p whole");
+        let one = [("gpu/0/cards", 1)];
+        put(&mut snapshot, &[("a-init", Init, &one), ("z", Main, &one), ("b", Main, &one)]);
+        assert_eq!(given(&snapshot), [held("a-init", &["a-4"]), held("z", &["a-3"]), held("b", &["a-4"])]);
     }
 
     #[test]

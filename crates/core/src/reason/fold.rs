@@ -96,9 +96,13 @@ fn detail(reason: &NodeReason) -> String {
             format!("wants {}, {} free", Bytes(s.want), Bytes(s.free))
         }
         NodeReason::Short(s) => format!("wants {}, {} free", s.want, s.free),
-        NodeReason::Devices(shortfall) => {
-            best(shortfall).map_or_else(String::new, |(id, obstacle)| format!("{id} {obstacle}"))
-        }
+        NodeReason::Devices(shortfall) => match best(shortfall) {
+            Some((id, obstacle)) if shortfall.say_which => {
+                format!("container {}: {id} {obstacle}", shortfall.container)
+            }
+            Some((id, obstacle)) => format!("{id} {obstacle}"),
+            None => String::new(),
+        },
         _ => String::new(),
     }
 }
