@@ -4,7 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Model, NodeName};
+use crate::device::Inventory;
+use crate::id::{Model, NodeName, same_model};
+
+/// The attribute of a device that names its cell, see [`CellFile::name_devices`].
+pub const ATTRIBUTE: &str = "kubeshare-cell";
+
+/// Most cells on one level of a root: a number with some zeros too many must not cost the scheduler its memory.
+const MOST: usize = 65_536;
 
 /// The file as KubeShare's users have it (`kubeshare-config.yaml`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +94,9 @@ impl CellFile {
                 mistakes
                     .push(format!("cellTypes.{name}.childCellPriority {} is not in 0..100", kind.child_cell_priority));
             }
+            if kind.child_cell_number as usize > MOST {
+                mistakes.push(format!("cellTypes.{name}.childCellNumber {} is above {MOST}", kind.child_cell_number));
+            }
             if self.cycle(name) {
                 mistakes.push(format!("cellTypes.{name} contains itself"));
             } else if !self.cell_types.contains_key(&kind.child_cell_type) {
@@ -140,6 +150,18 @@ impl CellFile {
         leaves
     }
 
+    /// Writes on the devices of a node which cells they are.
+    pub fn name_devices(&self, node: &NodeName, inventory: &mut Inventory) {
+        let leaves = self.leaves();
+        let own: Vec<&Leaf> = leaves.iter().filter(|leaf| leaf.node.as_ref() == Some(node)).collect();
+        let names: Vec<Option<String>> = (0..inventory.devices.len())
+            .map(|device| position(&own, inventory, device).map(|at| own[at].id.clone()))
+            .collect();
+        for (device, name) in inventory.devices.iter_mut().zip(names) {
+            device.attributes.extend(name.map(|name| (ATTRIBUTE.to_owned(), name)));
+        }
+    }
+
     fn next_level<'a>(&'a self, level: Vec<Open<'a>>, leaves: &mut Vec<Leaf>) -> Vec<Open<'a>> {
         let mut next = Vec::new();
         let mut number = 0u32;
@@ -152,7 +174,7 @@ impl CellFile {
             let node = if kind.is_node_level { Some(NodeName::from(own_name)) } else { open.node };
             let named = open.cell.map_or(&[][..], |cell| &cell.cell_children);
             let count = if named.is_empty() { kind.child_cell_number as usize } else { named.len() };
-            for i in 0..count {
+            for i in 0..count.min(MOST - next.len().min(MOST)) {
                 number += 1;
                 let cell = named.get(i);
                 let name = cell.map(|c| c.cell_id.as_str()).filter(|id| !id.is_empty());
@@ -168,6 +190,14 @@ impl CellFile {
         }
         next
     }
+}
+
+/// Which of its node's leaves a device stands on. KubeShare fills those of a model from the end: the first GPU is the last leaf.
+pub(crate) fn position(own: &[&Leaf], inventory: &Inventory, device: usize) -> Option<usize> {
+    let model = inventory.devices.get(device)?.model.as_str();
+    let rank = inventory.devices[..device].iter().filter(|other| other.model.as_str() == model).count();
+    let alike = own.iter().enumerate().filter(|(_, leaf)| same_model(leaf.model.as_str(), model));
+    alike.map(|(at, _)| at).rev().nth(rank)
 }
 
 /// How far two GPUs are apart: their names are laid side by side from the right; numbers differ by their difference, other names by
@@ -236,6 +266,26 @@ mod tests {
             let own = leaves.iter().filter(|leaf| leaf.node == Some(node.into()));
             assert_eq!(own.map(|leaf| (leaf.model.as_str(), leaf.priority)).collect::<Vec<_>>(), [("GTX", 11); 2]);
         }
+    }
+
+    #[test]
+    fn ks_28_devices_are_named_from_the_last_leaf_on() {
+        let mut inventory = Inventory::default();
+        for (index, model) in ["GTX", "RTX", "GTX", "GTX"].into_iter().enumerate() {
+            let memory = crate::units::Bytes::gib(8);
+            inventory.devices.push(crate::device::Device::gpu(format!("g{index}"), index as u32, model, memory));
+        }
+        fruit().name_devices(&"lemon".into(), &mut inventory);
+        let names = inventory.devices.iter().map(|d| d.attributes.get(ATTRIBUTE).map(String::as_str));
+        assert_eq!(names.collect::<Vec<_>>(), [Some("2/lemon/2"), None, Some("2/lemon/1"), None]);
+    }
+
+    #[test]
+    fn a_number_with_zeros_too_many_is_a_mistake_and_costs_little() {
+        let mut file = fruit();
+        file.cell_types.insert("NODE".into(), kind("GTX", u32::MAX, 11, true));
+        assert_eq!(file.mistakes(), ["cellTypes.NODE.childCellNumber 4294967295 is above 65536"]);
+        assert_eq!(file.leaves().len(), 2 * MOST);
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! KubeShare's way: opportunistic pods pack (and leave idle GPUs alone), guaranteed ones go to idle GPUs near their group.
+//! KubeShare's way: opportunistic pods pack (and leave idle GPUs alone), guaranteed ones go to idle GPUs near their group. Pods of
+//! KubeShare 1.0 go where the least is left beside them.
 
 use std::collections::BTreeMap;
 
-use crate::ask::{Class, ContainerAsk, DeviceAsk};
-use crate::cells::{Leaf, distance};
+use crate::ask::{Class, ContainerAsk, DeviceAsk, Dialect};
+use crate::cells::{self, Leaf, distance};
 use crate::fit::{Choose, Trial, preference};
 use crate::id::{NodeName, same_model};
 use crate::place::Placer;
@@ -13,11 +14,32 @@ use crate::snapshot::{NodeState, Snapshot};
 
 pub(crate) struct Kubeshare<'a> {
     policy: &'a Policy,
-    class: Class,
+    way: Way,
     /// Leaves of the cell tree by node, where there is a file.
     leaves: BTreeMap<NodeName, Vec<Leaf>>,
     /// Ids of the GPUs that members of the pod's group hold.
     group: Vec<String>,
+}
+
+/// What a pod looks for.
+#[derive(Clone, Copy)]
+enum Way {
+    Opportunistic,
+    Guarantee,
+    BestFit,
+}
+
+impl Way {
+    /// Labels of KubeShare 2.0 always say a class; annotations of 1.0, which knew none, never do.
+    fn of(policy: &Policy, pod: &Pod) -> Way {
+        if pod.ask.as_ref().is_some_and(|ask| ask.dialect == Dialect::Kubeshare && ask.class.is_none()) {
+            return Way::BestFit;
+        }
+        match policy.class_of(pod) {
+            Class::Opportunistic => Way::Opportunistic,
+            Class::Guarantee => Way::Guarantee,
+        }
+    }
 }
 
 impl<'a> Kubeshare<'a> {
@@ -28,7 +50,7 @@ impl<'a> Kubeshare<'a> {
                 leaves.entry(node.clone()).or_default().push(leaf);
             }
         }
-        let mut placer = Kubeshare { policy, class: policy.class_of(pod), leaves, group: Vec::new() };
+        let mut placer = Kubeshare { policy, way: Way::of(policy, pod), leaves, group: Vec::new() };
         // Only a named group is near to itself: pods without one are strangers to each other, and so are other namespaces.
         if let Some(gang) = pod.gang() {
             for (_, member) in snapshot.gang(&gang) {
@@ -41,18 +63,14 @@ impl<'a> Kubeshare<'a> {
         placer
     }
 
-    /// The leaf a device stands on: the file's, counted from the end as KubeShare fills them, or its place on the node.
+    /// Which of its node's leaves a device stands on, where there is a file.
+    fn position(&self, state: &NodeState, device: usize) -> Option<usize> {
+        let own: Vec<&Leaf> = self.leaves.get(&state.node().name)?.iter().collect();
+        cells::position(&own, &state.node().inventory, device)
+    }
+
     fn leaf(&self, state: &NodeState, device: usize) -> Option<&Leaf> {
-        let model = &state.node().inventory.devices.get(device)?.model;
-        let same = |d: &&crate::device::Device| d.model == *model;
-        let rank = state.node().inventory.devices[..device].iter().filter(same).count();
-        let own: Vec<&Leaf> = self
-            .leaves
-            .get(&state.node().name)?
-            .iter()
-            .filter(|leaf| same_model(leaf.model.as_str(), model.as_str()))
-            .collect();
-        own.len().checked_sub(rank + 1).map(|at| own[at])
+        self.leaves.get(&state.node().name)?.get(self.position(state, device)?)
     }
 
     fn cell_id(&self, state: &NodeState, device: usize) -> String {
@@ -85,9 +103,10 @@ impl<'a> Kubeshare<'a> {
     /// How good one GPU is for this pod.
     pub(crate) fn leaf_score(&self, trial: &Trial<'_>, device: usize) -> f64 {
         let priority = self.priority(trial.node, device);
-        match self.class {
-            Class::Opportunistic => priority + Self::used(trial, device),
-            Class::Guarantee => priority - Self::used(trial, device) - self.locality(trial.node, device),
+        match self.way {
+            Way::BestFit => Self::used(trial, device),
+            Way::Opportunistic => priority + Self::used(trial, device),
+            Way::Guarantee => priority - Self::used(trial, device) - self.locality(trial.node, device),
         }
     }
 
@@ -103,13 +122,17 @@ impl<'a> Kubeshare<'a> {
         }
         let n = own.len() as f64;
         let before = Trial::new(trial.node, trial.ask, crate::kind::Kinds::default(), crate::fit::Terms::default());
-        let sum: f64 = match self.class {
-            Class::Opportunistic => {
+        let sum: f64 = match self.way {
+            // Everybody would leave as much beside the same request: the fullest GPU that takes it leaves least.
+            Way::BestFit => {
+                return trial.given().iter().map(|given| Self::used(&before, given.device)).fold(0.0, f64::max);
+            }
+            Way::Opportunistic => {
                 let idle = own.iter().filter(|d| trial.book(**d).is_idle()).count() as f64;
                 let leaf = |d: &usize| self.priority(trial.node, *d) + Self::used(&before, *d);
                 own.iter().map(leaf).sum::<f64>() - 100.0 * idle / n
             }
-            Class::Guarantee => own.iter().map(|d| self.leaf_score(&before, *d)).sum(),
+            Way::Guarantee => own.iter().map(|d| self.leaf_score(&before, *d)).sum(),
         };
         (sum / n).trunc()
     }
@@ -121,7 +144,9 @@ impl Choose for Kubeshare<'_> {
         order.sort_by(|a, b| {
             let wish = |d: usize| preference(trial.ask, &trial.devices()[d]);
             let score = self.leaf_score(trial, *b).total_cmp(&self.leaf_score(trial, *a));
-            wish(*a).cmp(&wish(*b)).then(score).then(b.cmp(a))
+            // Equals from the last leaf on, as KubeShare has it; without a file a GPU's number is its leaf's.
+            let place = |d: usize| (self.position(trial.node, d), d);
+            wish(*a).cmp(&wish(*b)).then(score).then(place(*b).cmp(&place(*a)))
         });
         (order.len() >= want.count as usize).then(|| order[..want.count as usize].to_vec())
     }
@@ -147,5 +172,44 @@ pub(crate) fn settle(scores: &mut [f64]) {
     if max > 100.0 {
         let span = max - min;
         scores.iter_mut().for_each(|s| *s = if span == 0.0 { 0.0 } else { ((*s - min) * 100.0 / span).trunc() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cells::{Cell, CellFile, CellType};
+    use crate::policy::Placement;
+    use crate::testing::{cluster, describe};
+    use crate::time::Time;
+
+    /// What is planned for this cluster begins so.
+    fn check(policy: &Policy, text: &str, expected: &str) {
+        let said = describe(&crate::schedule(&cluster(text), policy, Time(1000)));
+        assert!(said.starts_with(expected), "{text}\n{said}");
+    }
+
+    #[test]
+    fn a_pod_of_kubeshare_1_goes_where_the_least_is_left_and_to_an_idle_gpu_only_where_none_fits() {
+        let nodes = "node a gpu=2\nnode b gpu=2\npod x on a dev=0 share=300\npod y on b dev=1 share=400\n";
+        let policy = Policy::default();
+        check(&policy, &format!("{nodes}wait p share=500 dialect=kubeshare"), "bind p to b (b-1)");
+        check(&policy, &format!("{nodes}wait p share=700 dialect=kubeshare"), "bind p to a (a-0)");
+        check(&policy, &format!("{nodes}wait p share=800 dialect=kubeshare"), "bind p to a (a-1)");
+    }
+
+    #[test]
+    fn ks_28_equal_gpus_are_taken_from_the_last_leaf_on() {
+        let mut policy = Policy::only(Placement::Kubeshare);
+        check(&policy, "node a gpu=3\nwait p share=500 class=guarantee", "bind p to a (a-2)");
+        let kind = CellType {
+            child_cell_type: "A100".into(),
+            child_cell_number: 3,
+            is_node_level: true,
+            ..CellType::default()
+        };
+        let root = Cell { cell_type: "N".into(), cell_id: "a".into(), ..Cell::default() };
+        policy.cells = Some(CellFile { cell_types: [("N".into(), kind)].into(), cells: vec![root] });
+        check(&policy, "node a gpu=3\nwait p share=500 class=guarantee", "bind p to a (a-0)");
     }
 }
