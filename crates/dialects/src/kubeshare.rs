@@ -33,6 +33,14 @@ const LABELS: [&str; 10] = [
     keys::KUBESHARE_MIN_AVAILABLE,
 ];
 
+/// What KubeShare wrote itself, as annotations. Where people copied it into labels it means nothing.
+const SHOWN: [&str; 3] = [keys::KUBESHARE_CELL_ID, keys::KUBESHARE_UUID, keys::KUBESHARE_PORT];
+
+/// What follows KubeShare's domain; a key of another domain stays as it is.
+fn word(key: &str) -> &str {
+    key.strip_prefix(keys::KUBESHARE_DOMAIN).unwrap_or(key)
+}
+
 /// Reads the labels, or the annotations of a SharePod.
 pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
     if !pod.label_keys().any(|key| key.starts_with(keys::KUBESHARE_DOMAIN)) {
@@ -58,7 +66,11 @@ pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
         }
         Draft::new(ask, Field::label(keys::KUBESHARE_LIMIT))
     });
-    Spoken::from(draft, DIALECT, mistakes)
+    match Spoken::from(draft, DIALECT, mistakes) {
+        // A label that asks for nothing does not silence annotations that ask for something.
+        Spoken::Silent => sharepod::read(pod),
+        spoken => spoken,
+    }
 }
 
 /// Labels speak for the pod: its first container holds what is booked, the others look on at the same devices under the same limits.
@@ -97,15 +109,16 @@ impl Labels<'_, '_> {
     /// A label that is nearly one of ours. KubeShare passed over labels it did not know, so others are left alone.
     fn refuse_slips(&mut self) {
         let strangers =
-            self.pod.label_keys().filter(|key| key.starts_with(keys::KUBESHARE_DOMAIN) && !LABELS.contains(key));
+            self.pod.label_keys().filter(|key| !LABELS.contains(key) && !SHOWN.contains(key) && word(key) != *key);
         for key in strangers {
-            if let Some(near) = suggest::nearest(key, LABELS) {
+            // What all of them begin with says nothing about a slip.
+            if let Some(near) = suggest::nearest(word(key), LABELS.map(word)) {
                 let field = Field::label(key);
                 self.mistakes.push(Mistake::at(
                     DIALECT,
                     field,
                     "is not a label of KubeShare",
-                    format!("did you mean {near}?"),
+                    format!("did you mean {}{near}?", keys::KUBESHARE_DOMAIN),
                 ));
             }
         }
@@ -162,14 +175,14 @@ impl Labels<'_, '_> {
         if request.is_above_one() {
             return Some(DeviceAsk::whole(request.whole()?));
         }
-        let share = request.share();
+        let share = request.request();
         let memory = match memory? {
             0 if share == Share::ZERO => MemoryAsk::Nothing,
             0 => MemoryAsk::Part(share),
             bytes => MemoryAsk::Bytes(Bytes(bytes)),
         };
         let memory_limit = (memory == MemoryAsk::Nothing).then_some(MemoryAsk::Nothing);
-        Some(DeviceAsk { memory, memory_limit, share, share_limit: limit.share(), ..DeviceAsk::default() })
+        Some(DeviceAsk { memory, memory_limit, share, share_limit: limit.limit().max(share), ..DeviceAsk::default() })
     }
 
     /// Bytes; 0 where nothing is said.
@@ -220,7 +233,7 @@ impl Labels<'_, '_> {
             count
         });
         let threshold = filled(keys::KUBESHARE_THRESHOLD).map(|text| {
-            let part = Decimal::read(&text).filter(|part| *part > Decimal::zero());
+            let part = Decimal::read_float(&text).filter(|part| *part > Decimal::zero());
             if part.is_none() {
                 self.wrong(
                     keys::KUBESHARE_THRESHOLD,

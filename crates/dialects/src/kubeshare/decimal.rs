@@ -31,6 +31,25 @@ impl Decimal {
         Some(Decimal { whole: whole.parse().ok()?, fraction: fraction.trim_end_matches('0').to_owned() })
     }
 
+    /// What Go reads as a float and a label can carry: besides plain decimals `.5`, `1.` and `5e-1`.
+    pub(super) fn read_float(text: &str) -> Option<Decimal> {
+        const FAR: i32 = 30;
+        let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok().filter(|by| by.abs() <= FAR)?),
+            None => (text, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = format!("{whole}{fraction}");
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        // With zeros enough on both sides the point can be moved wherever the exponent says.
+        let padded = format!("{0}{digits}{0}0", "0".repeat(FAR as usize));
+        let point = usize::try_from(i32::try_from(whole.len()).ok()? + FAR + exponent).ok()?;
+        let (whole, fraction) = padded.split_at(point);
+        Decimal::read(&format!("{whole}.{fraction}"))
+    }
+
     pub(super) fn is_above_one(&self) -> bool {
         self.whole > 1 || (self.whole == 1 && !self.fraction.is_empty())
     }
@@ -40,15 +59,27 @@ impl Decimal {
         self.fraction.is_empty().then_some(self.whole)
     }
 
-    fn thousandths(&self) -> u64 {
-        let digits: String = self.fraction.chars().chain("000".chars()).take(3).collect();
-        u64::from(self.whole) * 1000 + digits.parse::<u64>().unwrap_or(0)
+    /// In billionths; what is finer is left out.
+    fn billionths(&self) -> u64 {
+        let digits: String = self.fraction.chars().chain("000000000".chars()).take(9).collect();
+        u64::from(self.whole) * 1_000_000_000 + digits.parse::<u64>().unwrap_or(0)
     }
 
-    /// As a share of one device: rounded down, so that thirds add up to no more than a card, but never to nothing.
-    pub(super) fn share(&self) -> Share {
-        let floor = self.thousandths().min(1000) as u32;
+    /// As what a limit leaves of one device: rounded down, but never to nothing.
+    pub(super) fn limit(&self) -> Share {
+        let floor = (self.billionths() / 1_000_000).min(1000) as u32;
         Share(if floor == 0 && *self != Decimal::zero() { 1 } else { floor })
+    }
+
+    /// As what is booked of one device: rounded up, so that no more pods share a card than their requests add up to; yet as many as
+    /// exactly fit do, three of 0.3333 among them.
+    pub(super) fn request(&self) -> Share {
+        if *self == Decimal::zero() {
+            return Share::ZERO;
+        }
+        let billionths = self.billionths().clamp(1, 1_000_000_000);
+        let together = 1_000_000_000 / billionths;
+        Share(billionths.div_ceil(1_000_000).min(1000 / together).max(1) as u32)
     }
 
     /// `floor(self * count + 0.5)`.
@@ -100,11 +131,42 @@ mod tests {
     }
 
     #[test]
-    fn shares_round_down_but_not_to_nothing() {
+    fn limits_round_down_but_not_to_nothing() {
         for (text, share) in
             [("0.5", 500), ("0.3333", 333), ("0.9999", 999), ("1.0", 1000), ("3", 1000), ("0.0001", 1), ("0.0", 0)]
         {
-            assert_eq!(Decimal::read(text).unwrap().share(), Share(share), "{text}");
+            assert_eq!(Decimal::read(text).unwrap().limit(), Share(share), "{text}");
+        }
+    }
+
+    #[test]
+    fn requests_round_up_as_long_as_those_who_fit_exactly_still_do() {
+        for (text, share) in [
+            ("0.5", 500),
+            ("0.3333", 333),
+            ("0.33333333333333", 333),
+            ("0.3334", 334),
+            ("0.3335", 334),
+            ("0.1428", 142),
+            ("0.1429", 143),
+            ("0.9999", 1000),
+            ("1.0", 1000),
+            ("0.0001", 1),
+            ("0.00000000000001", 1),
+            ("0.0", 0),
+        ] {
+            assert_eq!(Decimal::read(text).unwrap().request(), Share(share), "{text}");
+        }
+    }
+
+    #[test]
+    fn floats_are_read_as_go_reads_them() {
+        for (text, plain) in [("1e0", "1"), ("5e-1", "0.5"), (".5", "0.5"), ("1.", "1"), ("0.25E+1", "2.5"), ("2", "2")]
+        {
+            assert_eq!(Decimal::read_float(text), Decimal::read(plain), "{text}");
+        }
+        for text in ["", ".", "e1", "1e", "1e99", "-1", "0x1p-2", "half", "1.2.3", "9e30"] {
+            assert_eq!(Decimal::read_float(text), None, "{text}");
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn read(pod: &PodManifest<'_>) -> Spoken {
             ));
             return None;
         };
-        let part = Decimal::read(&text).filter(|part| !part.is_above_one());
+        let part = Decimal::read_float(&text).filter(|part| !part.is_above_one());
         if part.is_none() {
             mistakes.push(Mistake::about(
                 DIALECT,
@@ -95,14 +95,15 @@ pub(super) fn read(pod: &PodManifest<'_>) -> Spoken {
             "lower it, or raise the limit",
         ));
     }
-    let draft = request.zip(limit).zip(memory).filter(|((_, limit), _)| limit.share() != Share::ZERO).map(
+    let draft = request.zip(limit).zip(memory).filter(|((_, limit), _)| limit.limit() != Share::ZERO).map(
         |((request, limit), bytes)| {
             let want = DeviceAsk {
                 memory: MemoryAsk::Bytes(Bytes(bytes)),
-                share: request.share(),
-                share_limit: limit.share().max(request.share()),
+                share: request.request(),
+                share_limit: limit.limit().max(request.request()),
                 ..DeviceAsk::default()
             };
+            // No class of its own: that is by which KubeShare's placement knows a pod of 1.0, and packs it.
             let mut ask = GpuAsk::of(DIALECT, spread_over_containers(pod, &want));
             if ask.containers.len() > 1 {
                 ask.topology = Topology::SameDevice;

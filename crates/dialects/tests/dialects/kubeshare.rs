@@ -235,6 +235,41 @@ fn a_slip_in_a_label_is_noticed_and_a_stranger_is_left_alone() {
 }
 
 #[test]
+fn labels_that_kubeshare_itself_wrote_as_annotations_are_no_slips() {
+    for key in [KUBESHARE_UUID, KUBESHARE_CELL_ID, KUBESHARE_PORT, "sharedgpu/x", "sharedgpu/gpu_count"] {
+        assert_eq!(fraction("0.5", "1.0").label(key, "x").ask().containers.len(), 1, "{key}");
+    }
+}
+
+#[test]
+fn three_pods_of_a_third_share_a_card_and_three_of_more_do_not() {
+    let booked = |request: &str| fraction(request, "1.0").want().share;
+    assert_eq!((booked("0.3333"), booked("0.3334"), booked("0.3335")), (Share(333), Share(334), Share(334)));
+    let exact = fraction("0.3335", "0.3335").want();
+    assert_eq!((exact.share, exact.share_limit), (Share(334), Share(334)), "a limit is never below what is booked");
+}
+
+#[test]
+fn a_threshold_may_be_written_as_a_float() {
+    let min = |threshold: &str| {
+        let grouped = fraction("0.5", "1.0").label(KUBESHARE_GROUP, "a").label(KUBESHARE_HEADCOUNT, "4");
+        grouped.label(KUBESHARE_THRESHOLD, threshold).ask().gang.unwrap().min
+    };
+    assert_eq!((min("1e0"), min("5e-1"), min(".5")), (4, 2, 2));
+}
+
+#[test]
+fn a_label_that_asks_for_nothing_does_not_silence_annotations_of_1_0() {
+    let sharepod = pod(&[])
+        .annotation(KUBESHARE1_REQUEST, ".4")
+        .annotation(KUBESHARE1_LIMIT, "1.")
+        .annotation(KUBESHARE1_MEMORY, "1000")
+        .label("sharedgpu/team", "x");
+    assert_eq!(sharepod.want().share, Share(400));
+    assert_eq!(sharepod.ask().class, None, "placed by best fit, and not opportunistic");
+}
+
+#[test]
 fn all_of_a_pods_mistakes_are_named() {
     let mistakes = labelled(&[
         (KUBESHARE_REQUEST, "half"),
