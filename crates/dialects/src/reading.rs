@@ -86,7 +86,7 @@ pub(crate) enum Spoken {
     /// It asks for this.
     Says(Box<Draft>),
     /// It speaks this dialect, wrongly. Beside the mistakes: who would ask, as far as can be told, for nothing in particular.
-    Wrong(GpuAsk, Vec<Mistake>),
+    Wrong(Box<GpuAsk>, Vec<Mistake>),
 }
 
 /// An ask, and where it was found.
@@ -107,7 +107,7 @@ impl Spoken {
     /// The draft, unless something was wrong.
     pub(crate) fn from(draft: Option<Draft>, dialect: Dialect, mistakes: Vec<Mistake>) -> Spoken {
         match draft {
-            draft if !mistakes.is_empty() => Spoken::Wrong(askers(draft, dialect, &mistakes), mistakes),
+            draft if !mistakes.is_empty() => Spoken::Wrong(Box::new(askers(draft, dialect, &mistakes)), mistakes),
             Some(draft) if !draft.ask.containers.is_empty() => Spoken::Says(Box::new(draft)),
             _ => Spoken::Silent,
         }
