@@ -388,6 +388,7 @@ impl Node {
         }
         let mut started = self.emulation(&pod, self.devices()).started;
         started.retain(|key, value| pod.annotation(key) != Some(value));
+        promise::stamp(&mut started, crate::settle::now());
         (!started.is_empty()).then_some((pod, started))
     }
 

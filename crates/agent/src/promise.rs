@@ -1,13 +1,14 @@
 //! What the emulated systems promised a container, as edits: the dialects say what its users are to find, here it becomes mounts of
 //! files that exist. Pure: [`plan`] says what has to be written, [`write`] writes it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use divvy_core::device::Inventory;
 use divvy_core::grant::Grant;
 use divvy_core::id::ContainerName;
 use divvy_core::keys;
+use divvy_core::time::Time;
 use divvy_dialects::emulate::{Emulation, Place, Promised, Source};
 use divvy_dialects::{PodManifest, emulate};
 
@@ -121,7 +122,31 @@ pub fn write(writes: &[Write]) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Adds the time to what is written when a pod has started, where its system did: gpushare's plugin wrote it beside the assignment. Only
+/// beside it, for an agent that starts again has nothing new to say.
+pub fn stamp(started: &mut BTreeMap<String, String>, now: Time) {
+    if started.contains_key(keys::GPUSHARE_ASSIGNED) {
+        let nanoseconds = u128::from(now.0) * 1_000_000;
+        started.insert(keys::GPUSHARE_ASSUME_TIME.into(), nanoseconds.to_string());
+    }
+}
+
 /// What one container was promised.
 pub fn for_container(emulation: &Emulation, container: &ContainerName) -> Promised {
     emulation.containers.get(container).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpushares_time_is_written_with_the_assignment_and_never_alone() {
+        let mut started = BTreeMap::from([(keys::GPUSHARE_ASSIGNED.to_owned(), "true".to_owned())]);
+        stamp(&mut started, Time(1_700_000_000_123));
+        assert_eq!(started[keys::GPUSHARE_ASSUME_TIME], "1700000000123000000");
+        let mut nothing = BTreeMap::new();
+        stamp(&mut nothing, Time(1));
+        assert!(nothing.is_empty());
+    }
 }

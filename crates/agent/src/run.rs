@@ -71,8 +71,9 @@ pub struct Args {
     /// How edits reach containers
     #[arg(long, env = "DIVVY_CARRIER", value_enum, default_value = "cdi")]
     pub carrier: Carrier,
-    /// Slots per device: how many containers can share one at most
-    #[arg(long, env = "DIVVY_SLOTS", default_value_t = 16)]
+    /// Slots per device: how many containers can share one at most. More than a node takes pods by default (110), so that memory and
+    /// time are what runs out; a slot costs one short entry in the list of ids that the kubelet keeps
+    #[arg(long, env = "DIVVY_SLOTS", default_value_t = 128)]
     pub slots: usize,
     /// Start a keeper where none runs (not where one runs as a container of its own)
     #[arg(long, env = "DIVVY_KEEPER", default_value_t = true, action = clap::ArgAction::Set)]
@@ -80,9 +81,9 @@ pub struct Args {
     /// Whose resource names the node's status shows
     #[arg(long, env = "DIVVY_ADVERTISE", value_enum, default_value = "all")]
     pub advertise: Advertise,
-    /// The unit of aliyun.com/gpu-mem on this node (GiB or MiB)
-    #[arg(long, env = "DIVVY_MEMORY_UNIT", default_value = "GiB", value_parser = memory_unit)]
-    pub memory_unit: MemoryUnit,
+    /// The unit of aliyun.com/gpu-mem on this node (GiB or MiB; anything else is GiB, with a warning)
+    #[arg(long, env = "DIVVY_MEMORY_UNIT", default_value = "GiB")]
+    pub memory_unit: String,
     /// What a CUDA context takes of a card here (about 520Mi on an H200), to be counted within what each container was granted. Nothing:
     /// contexts come on top of grants, and the card must have room for them
     #[arg(long, env = "DIVVY_CONTEXT_MEMORY", default_value = "0", value_parser = memory)]
@@ -120,11 +121,15 @@ fn memory(text: &str) -> Result<Bytes, String> {
     device::file::parse_memory(text).ok_or_else(|| format!("{text:?} is no amount of memory: such as 520Mi, or 0"))
 }
 
-fn memory_unit(text: &str) -> Result<MemoryUnit, String> {
+/// The unit of that name. As with gpushare's plugin a name that is none must not keep the node's cards from everybody.
+fn memory_unit(text: &str) -> MemoryUnit {
     match text {
-        "GiB" => Ok(MemoryUnit::GiB),
-        "MiB" => Ok(MemoryUnit::MiB),
-        other => Err(format!("{other:?} is no unit of memory here: GiB or MiB")),
+        "GiB" => MemoryUnit::GiB,
+        "MiB" => MemoryUnit::MiB,
+        other => {
+            tracing::warn!(unit = other, "this is no unit of memory here, GiB or MiB: GiB is used");
+            MemoryUnit::GiB
+        }
     }
 }
 
@@ -148,7 +153,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let pods = Pods::default();
     let style = Style {
         advertise: args.advertise,
-        memory_unit: args.memory_unit,
+        memory_unit: memory_unit(&args.memory_unit),
         slots_per_device: args.slots,
         context: args.context_memory,
     };
@@ -268,5 +273,35 @@ async fn acknowledge(
             changed = view.changed() => changed?,
             () = stop.requested() => return Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn read(words: &[&str]) -> Args {
+        Line::try_parse_from(["run", "--node=n1"].iter().chain(words)).unwrap().args
+    }
+
+    #[test]
+    fn al_14_a_unit_of_memory_that_is_none_is_gib() {
+        for (text, unit) in [("MB", MemoryUnit::GiB), ("MiB", MemoryUnit::MiB), ("GiB", MemoryUnit::GiB)] {
+            let args = read(&[&format!("--memory-unit={text}")]);
+            assert_eq!(memory_unit(&args.memory_unit), unit, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_node_has_a_slot_for_each_pod_it_may_run_even_with_one_card() {
+        assert!(read(&[]).slots > 110);
     }
 }
