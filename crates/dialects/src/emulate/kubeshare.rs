@@ -1,6 +1,7 @@
 //! KubeShare: annotations of the cells and devices, and the variables of Gemini's hook.
 
 use divvy_core::ask::Role;
+use divvy_core::cells;
 use divvy_core::keys;
 use divvy_core::units::Bytes;
 
@@ -11,9 +12,6 @@ const PORTS: std::ops::RangeInclusive<u16> = 50051..=50561;
 
 /// Where its library stood.
 const LIBRARY: &str = "/kubeshare/library/libgemhook.so.1";
-
-/// The attribute of a device that names its cell in KubeShare's topology file.
-const CELL: &str = "kubeshare-cell";
 
 pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
     let mut emulation = Emulation::default();
@@ -26,7 +24,7 @@ pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
         let texts: Vec<String> = slices.iter().filter_map(|slice| bound.device(slice)).map(text).collect();
         texts.join(",") + end
     };
-    let cell = |device: &divvy_core::device::Device| match device.attributes.get(CELL) {
+    let cell = |device: &divvy_core::device::Device| match device.attributes.get(cells::ATTRIBUTE) {
         Some(cell) => cell.clone(),
         None => format!("{}/{}", bound.place.node, device.index + 1),
     };
@@ -65,7 +63,9 @@ pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
 }
 
 /// The port the pod already has, or the lowest that no other pod of the node has. Nobody listens there: limits are kept without it.
+/// What a pod carries before it is bound was copied from another one, and is that one's.
 fn port(bound: &Bound<'_>) -> Option<u16> {
-    let written = bound.pod.annotation(keys::KUBESHARE_PORT).and_then(|text| text.parse().ok());
+    let written = bound.pod.node_name().and_then(|_| bound.pod.annotation(keys::KUBESHARE_PORT));
+    let written = written.and_then(|text| text.parse().ok()).filter(|port| PORTS.contains(port));
     written.or_else(|| PORTS.into_iter().find(|port| !bound.place.ports_taken.contains(port)))
 }

@@ -3,7 +3,7 @@
 use divvy_core::keys::*;
 use divvy_core::units::Bytes;
 use divvy_dialects::emulate::{Place, VcudaConfig, kubegpu_result, vcuda_config};
-use divvy_dialects::{DialectConfig, NvidiaFlavour, PodManifest};
+use divvy_dialects::{DialectConfig, NvidiaFlavour, OnTrick, PodManifest};
 use expect_test::expect;
 use serde_json::json;
 
@@ -59,17 +59,31 @@ fn ks_09_whole_gpus_come_without_hook_and_port() {
 }
 
 #[test]
+fn ks_28_a_device_with_a_cell_is_shown_by_it() {
+    let mut inventory = node(&[("GPU-a", 8192)]);
+    inventory.devices[0].attributes.insert(divvy_core::cells::ATTRIBUTE.into(), "2/lemon/1".into());
+    let emulation = sharedgpu("0.5", "1.0").bound(&hami(), &inventory, &[&["GPU-a"]], &[]);
+    assert_eq!(emulation.annotations[KUBESHARE_CELL_ID], "2/lemon/1");
+}
+
+#[test]
 fn ks_31_ports_of_the_node_are_not_given_twice_and_a_pod_keeps_its_own() {
     let inventory = node(&[("GPU-a", 8192)]);
     let port = |pod: &Pod, taken: &[u16]| {
-        pod.bound(&hami(), &inventory, &[&["GPU-a"]], taken).annotations[KUBESHARE_PORT].clone()
+        let mut config = hami();
+        config.guard.node_name = OnTrick::Allow; // once it is bound it has one
+        pod.bound(&config, &inventory, &[&["GPU-a"]], taken).annotations[KUBESHARE_PORT].clone()
     };
     let fresh = sharedgpu("0.5", "1.0");
     assert_eq!(port(&fresh, &[50051, 50052]), "50053");
     assert_eq!(port(&fresh, &[50052]), "50051");
     let mut bound = fresh.clone();
     bound.0["metadata"]["annotations"][KUBESHARE_PORT] = "50077".into();
+    assert_eq!(port(&bound, &[50077]), "50051", "copied from another pod");
+    bound.0["spec"]["nodeName"] = "n1".into();
     assert_eq!(port(&bound, &[50077]), "50077");
+    bound.0["metadata"]["annotations"][KUBESHARE_PORT] = "80".into();
+    assert_eq!(port(&bound, &[]), "50051", "no port of a pod manager");
     let full: Vec<u16> = (50051..=50561).collect();
     assert!(!fresh.bound(&hami(), &inventory, &[&["GPU-a"]], &full).annotations.contains_key(KUBESHARE_PORT));
 }
