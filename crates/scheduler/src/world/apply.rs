@@ -6,9 +6,11 @@ use divvy_api::convert::{InventoryProblem, PodSeen, opted_in};
 use divvy_api::policy::ClusterPolicy;
 use divvy_cluster::effect::{About, Event, Target};
 use divvy_cluster::{Change, Effect, StorageChange};
-use divvy_core::id::{Namespace, NodeName, PodUid};
+use divvy_core::cells::CellFile;
+use divvy_core::id::{GangKey, Namespace, NodeName, PodUid};
 use divvy_core::node::Node;
 use divvy_core::pod::Pod;
+use divvy_core::schedule::waits_for_gang;
 use divvy_core::snapshot::{DisruptionBudget, Surroundings};
 use divvy_core::time::Time;
 
@@ -134,6 +136,7 @@ impl World {
         let shape = entry.shape;
         self.snapshot.put_pod(pod);
         self.entries.insert(uid.clone(), entry);
+        self.company(&uid).iter().for_each(|gang| self.wake_gang(gang));
         if !ours && !seen.gated {
             return;
         }
@@ -141,6 +144,22 @@ impl World {
         match self.lines.get(shape).map(|line| line.reason.clone()) {
             Some(reason) if !in_gang => self.fall_asleep(&uid, reason, None, now),
             _ => self.wake(&uid),
+        }
+    }
+
+    /// The gang of a pod that waits for nobody. It may be whom the others waited for, when it comes and when it is placed.
+    pub(super) fn company(&self, uid: &PodUid) -> Option<GangKey> {
+        let pod = self.snapshot.pod(uid)?.pod();
+        pod.gang().filter(|_| !waits_for_gang(pod))
+    }
+
+    /// Wakes the sleeping members of a gang.
+    pub(super) fn wake_gang(&mut self, gang: &GangKey) {
+        let members: Vec<PodUid> = self.snapshot.gang(gang).map(|(_, member)| member.pod().uid.clone()).collect();
+        for uid in members {
+            if self.entries.get(&uid).is_some_and(|entry| entry.stand == Stand::Asleep) {
+                self.wake(&uid);
+            }
         }
     }
 
@@ -280,6 +299,10 @@ impl World {
             return;
         }
         tracing::info!(generation, "a new policy is in force");
+        // KubeShare's own examples have some of these, and its users' files too: what can be used of them is.
+        for mistake in policy.scheduling.cells.iter().flat_map(CellFile::mistakes) {
+            tracing::warn!(generation, mistake, "spec.cells of the policy is followed only in part");
+        }
         // How pods and nodes are read depends on it: both are read anew.
         self.relist |= policy.dialects != self.policy.dialects || policy.devices != self.policy.devices;
         self.policy = policy;

@@ -1,5 +1,6 @@
 //! Who is woken, and what is decided about those who are awake.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -56,6 +57,7 @@ impl World {
     }
 
     fn carry_out(&mut self, plan: Plan, now: Time) {
+        let mut company = Vec::new();
         for bind in plan.binds {
             let grant = bind.grant.map(Arc::new);
             if let Err(refusal) = self.snapshot.place(&bind.pod, &bind.node, grant.clone(), now) {
@@ -64,6 +66,7 @@ impl World {
                 continue;
             }
             self.awake.remove(&bind.pod);
+            company.extend(self.company(&bind.pod));
             let Some(entry) = self.entries.get(&bind.pod) else { continue };
             let shape = entry.shape;
             self.counts.placed += 1;
@@ -83,6 +86,7 @@ impl World {
             self.counts.waits += 1;
             self.fall_asleep(&wait.pod, wait.reason, wait.nominated, now);
         }
+        company.iter().for_each(|gang| self.wake_gang(gang));
         for eviction in plan.evictions {
             let reason = format!("making room for {}, which goes first", eviction.makes_room_for);
             self.evict(&eviction.pod, &reason, "Preempted", now);
@@ -121,8 +125,11 @@ impl World {
         let found = || {
             let ask = self.snapshot.pod(uid)?.pod().ask.clone()?;
             let state = self.snapshot.node(node)?;
-            let place =
-                Place { node: node.as_str(), inventory: &state.node().inventory, ports_taken: self.ports.taken(node) };
+            let mut inventory = Cow::Borrowed(&state.node().inventory);
+            if let Some(cells) = &self.policy.scheduling.cells {
+                cells.name_devices(node, inventory.to_mut());
+            }
+            let place = Place { node: node.as_str(), inventory: &inventory, ports_taken: self.ports.taken(node) };
             Some(emulate(&PodManifest::new(manifest?), &ask, grant?, &place).annotations)
         };
         let annotations = found().unwrap_or_default();

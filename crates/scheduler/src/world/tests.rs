@@ -423,6 +423,51 @@ fn a_gang_that_was_bound_in_part_and_cannot_be_completed_leaves_as_a_whole() {
     assert_eq!(evicted[0].reason, said);
 }
 
+/// A member of a group of KubeShare that waits for this many.
+fn of_group(name: &str, min: u32) -> Value {
+    let ask = json!({"v": 1, "dialect": "kubeshare", "gang": {"name": "g", "size": min.max(1), "min": min},
+                     "containers": [{"name": "c", "wants": [{"count": 1, "share": 300}]}]});
+    let more = json!({"metadata": {"creationTimestamp": "1970-01-01T00:00:00Z", "annotations": {(keys::ASK): ask.to_string()}}});
+    pod(name, 1, 300, more)
+}
+
+#[test]
+fn an_odd_pod_does_not_tear_the_group_that_runs_without_it() {
+    let mut world = world(1);
+    for (name, min) in [("a", 2), ("b", 2), ("odd", 3)] {
+        world.apply(seen(of_group(name, min)), Time(1));
+    }
+    assert_eq!(binds(&decide(&mut world)).len(), 2);
+    world.tick(Time(60_000));
+    world.tick(Time(120_000));
+    assert!(evictions(&world.take_effects()).is_empty());
+}
+
+#[test]
+fn whoever_only_names_the_group_starts_at_once_and_wakes_those_who_waited_for_one_more() {
+    let mut world = world(1);
+    world.apply(seen(of_group("a", 2)), Time(1));
+    assert!(binds(&decide(&mut world)).is_empty());
+    world.apply(seen(of_group("ps", 0)), Time(2));
+    let mut bound = binds(&decide(&mut world)).len();
+    bound += binds(&decide(&mut world)).len();
+    assert_eq!(bound, 2);
+}
+
+#[test]
+fn ks_28_a_bound_pod_names_its_cell_as_the_policys_file_does() {
+    let mut world = world(1);
+    let mut policy = ClusterPolicy::default();
+    let file = json!({"cellTypes": {"NODE": {"childCellType": "NVIDIA-H200", "childCellNumber": 2, "isNodeLevel": true},
+                                    "ROW": {"childCellType": "NODE", "childCellNumber": 1}},
+                      "cells": [{"cellType": "ROW", "cellChildren": [{"cellId": "n0"}]}]});
+    policy.scheduling.cells = Some(serde_json::from_value(file).unwrap());
+    world.apply(Change::Policy(1, Ok(Arc::new(policy))), Time(1));
+    world.apply(seen(of_group("a", 0)), Time(1));
+    let effects = decide(&mut world);
+    assert_eq!(binds(&effects)[0].annotations[keys::KUBESHARE_CELL_ID], "1/n0/2");
+}
+
 #[test]
 fn a_gang_that_was_whole_and_lost_members_waits_for_their_successors() {
     let mut world = torn(1, "1970-01-01T00:01:00Z");

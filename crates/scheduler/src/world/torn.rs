@@ -4,13 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::id::{GangKey, PodUid};
+use divvy_core::schedule::{GangTerms, waits_for_gang};
 use divvy_core::time::Time;
 
 use super::World;
 
 /// A gang that is bound in part, now.
 struct Part {
+    /// Those that leave if the others do not come.
     bound: Vec<PodUid>,
+    /// All that are bound.
+    have: u32,
     min: u32,
     size: u32,
 }
@@ -34,7 +38,7 @@ impl World {
             if now.millis_since(since) < patience {
                 continue;
             }
-            let (have, min) = (part.bound.len(), part.min);
+            let (have, min) = (part.have, part.min);
             let reason = format!(
                 "its gang {} could not be completed: {have} of at least {min} members were bound, and there was no room for more in {} s",
                 gang.name,
@@ -50,23 +54,25 @@ impl World {
     /// The bound part of a gang that was never whole. A member that came after the others were bound takes the place of one that is
     /// gone: for it the others wait as long as they like.
     fn part_of(&self, gang: &GangKey) -> Option<Part> {
-        let mut part = Part { bound: Vec::new(), min: 0, size: 0 };
+        let terms = GangTerms::of(&self.snapshot, gang);
+        let mut part = Part { bound: Vec::new(), have: 0, min: terms.min, size: terms.size };
         let (mut first_bound, mut first_created) = (Time(u64::MAX), Time(u64::MAX));
         for (_, member) in self.snapshot.gang(gang) {
             let pod = member.pod();
-            if let Some(declared) = pod.ask.as_ref().and_then(|ask| ask.gang.as_ref()) {
-                (part.min, part.size) = (part.min.max(declared.min), part.size.max(declared.size));
-            }
             match pod.bound() {
                 Some(bound) if !bound.terminating => {
-                    first_bound = first_bound.min(bound.since);
-                    part.bound.push(pod.uid.clone());
+                    part.have += 1;
+                    // Who never waited for the others does not leave with them.
+                    if waits_for_gang(pod) {
+                        first_bound = first_bound.min(bound.since);
+                        part.bound.push(pod.uid.clone());
+                    }
                 }
-                Some(_) => {}
-                None => first_created = first_created.min(pod.created),
+                None if terms.holds(pod) => first_created = first_created.min(pod.created),
+                _ => {}
             }
         }
-        let torn = !part.bound.is_empty() && (part.bound.len() as u32) < part.min && first_created <= first_bound;
+        let torn = !part.bound.is_empty() && part.have < part.min && first_created <= first_bound;
         torn.then_some(part)
     }
 }
