@@ -13,40 +13,38 @@ use serde_json::{Map, Value};
 
 use crate::manifest::PodManifest;
 use crate::mistake::{Field, Mistake};
+use crate::quantity;
 use crate::reading::{Draft, Spoken};
 use crate::suggest;
 
 const DIALECT: Dialect = Dialect::Kubegpu;
 const MOST_DEVICES: u64 = 1024;
 
+/// The fields of the annotation, and of a container in it.
+const POD_FIELDS: [&str; 5] = ["requests", "runningcontainer", "initcontainer", "podname", "nodename"];
+const CONTAINER_FIELDS: [&str; 4] = ["requests", "devrequests", "allocatefrom", "scorer"];
+const SWITCHES: [&str; 2] = [keys::KUBEGPU_TOPOLOGY, keys::KUBEGPU_TOPOLOGY_2018];
+
 /// The annotation in use, if any.
 pub(crate) fn annotation_key(pod: &PodManifest<'_>) -> Option<&'static str> {
     [keys::KUBEGPU_DEVICE_INFO, keys::KUBEGPU_POD_2018].into_iter().find(|key| pod.annotation(key).is_some())
 }
 
+/// The annotation in which a pod of KubeGPU's is answered: the one in use, or that of the year whose count the pod has.
+pub(crate) fn answer_key(pod: &PodManifest<'_>) -> Option<&'static str> {
+    let old_count = || pod.containers().iter().any(|container| container.names(keys::KUBEGPU_COUNT_2018));
+    annotation_key(pod).or_else(|| old_count().then_some(keys::KUBEGPU_POD_2018))
+}
+
 /// Reads the annotation and the counts.
 pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
-    let key = annotation_key(pod);
-    let old_count = pod.containers().iter().any(|container| container.names(keys::KUBEGPU_COUNT_2018));
-    if key.is_none() && !old_count {
-        return Spoken::Silent;
-    }
+    let Some(key) = answer_key(pod) else { return Spoken::Silent };
     let mut mistakes = Vec::new();
-    let key = key.unwrap_or(keys::KUBEGPU_DEVICE_INFO);
     let mut reader = Annotation { key, mistakes: &mut mistakes };
-    let info = match pod.annotation(key) {
-        None => Map::new(),
-        Some(text) => match serde_json::from_str::<Value>(&text) {
-            Ok(Value::Object(info)) => info,
-            Ok(_) => return reader.refuse(&text, "is not a JSON object", r#"write {"runningcontainer": {...}}"#),
-            Err(error) => {
-                let problem = format!("is not JSON (line {}, column {})", error.line(), error.column());
-                return reader.refuse(&text, &problem, "write one JSON object with quoted names");
-            }
-        },
-    };
-    let mut switches = BTreeSet::new();
-    reader.switch(get(&info, "requests"), "requests", &mut switches);
+    let info = pod.annotation(key).map(|text| reader.json(&text)).unwrap_or_default();
+    reader.near_misses(&info, "", &POD_FIELDS);
+    let (mut of_pod, mut of_containers) = (Switches::new(), Switches::new());
+    reader.switch(get(&info, "requests"), "requests", &mut of_pod);
     let mut containers = Vec::new();
     let listed = [(Role::Main, "runningcontainer"), (Role::Init, "initcontainer")]
         .map(|(role, field)| (role, reader.containers(&info, field)));
@@ -72,7 +70,7 @@ pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
         let field = if container.role == Role::Main { "runningcontainer" } else { "initcontainer" };
         let spelled = map
             .get(&*name)
-            .map(|info| reader.container(info, &format!("{field}.{name}"), &mut switches))
+            .map(|info| reader.container(info, &format!("{field}.{name}"), &mut of_containers))
             .unwrap_or_default();
         let mut count = spelled.count;
         for key in [keys::VGPU_COUNT, keys::KUBEGPU_COUNT_2018] {
@@ -95,25 +93,8 @@ pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
             containers.push(ContainerAsk { name: (*name).into(), role: container.role, wants: vec![want] });
         }
     }
-    let auto = match switches.iter().copied().collect::<Vec<_>>().as_slice() {
-        [] | [1] => true,
-        [0] => false,
-        [0, 1] => {
-            reader.wrong(
-                keys::KUBEGPU_TOPOLOGY.into(),
-                "0 and 1",
-                "contradicts itself",
-                "write it once, in the pod's requests",
-            );
-            true
-        }
-        invalid => {
-            let value = invalid.iter().map(i64::to_string).collect::<Vec<_>>().join(" and ");
-            let mend = "write 1 (the scheduler chooses the topology) or 0 (the requests are binding)";
-            reader.wrong(keys::KUBEGPU_TOPOLOGY.into(), &value, "is not a valid value of the topology switch", mend);
-            true
-        }
-    };
+    // The pod's own switch is the one that KubeGPU read; those of containers count where there is none.
+    let auto = reader.auto(if of_pod.is_empty() { &of_containers } else { &of_pod });
     for groups in
         containers.iter_mut().flat_map(|c: &mut ContainerAsk| &mut c.wants).filter_map(|want| want.groups.as_mut())
     {
@@ -125,6 +106,15 @@ pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
 /// A field, whatever the case of its letters: Go reads JSON so.
 fn get<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     object.get(field).or_else(|| object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field)).map(|(_, value)| value))
+}
+
+/// The values of the topology switch, and where each is written.
+type Switches = BTreeMap<i64, String>;
+
+/// The number that was meant, where it is written as a Kubernetes quantity.
+fn meant(value: &Value) -> Option<u64> {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    quantity::whole(&text).ok()
 }
 
 /// What the annotation says about one container.
@@ -143,8 +133,41 @@ struct Annotation<'m> {
 }
 
 impl Annotation<'_> {
-    fn refuse(self, text: &str, problem: &str, mend: &str) -> Spoken {
-        Spoken::from(None, DIALECT, vec![Mistake::about(DIALECT, Field::annotation(self.key), text, problem, mend)])
+    /// The annotation's value; an empty one where it is not what it should be, so that the rest of the pod is still read.
+    fn json(&mut self, text: &str) -> Map<String, Value> {
+        let (problem, mend) = match serde_json::from_str::<Value>(text) {
+            Ok(Value::Object(info)) => return info,
+            Ok(_) => ("is not a JSON object".to_owned(), r#"write {"runningcontainer": {...}}"#),
+            Err(error) => (
+                format!("is not JSON (line {}, column {})", error.line(), error.column()),
+                "write one JSON object with quoted names",
+            ),
+        };
+        self.mistakes.push(Mistake::about(DIALECT, Field::annotation(self.key), text, &problem, mend));
+        Map::new()
+    }
+
+    /// Fields that nobody reads, but that are nearly one of those that are read. Others are passed over, as Go does.
+    fn near_misses(&mut self, object: &Map<String, Value>, within: &str, known: &[&str]) {
+        let strange = |field: &&String| !known.iter().any(|known| known.eq_ignore_ascii_case(field));
+        for field in object.keys().filter(strange) {
+            if let Some(near) = suggest::nearest(field, known.iter().copied()) {
+                let mend = format!("did you mean {near}?");
+                self.wrong(format!("{within}{field}"), "", "no such field", &mend);
+            }
+        }
+    }
+
+    /// Does the scheduler choose the topology?
+    fn auto(&mut self, switches: &Switches) -> bool {
+        for (value, path) in switches.iter().filter(|(value, _)| !matches!(value, 0 | 1)) {
+            let mend = "write 1 (the scheduler chooses the topology) or 0 (the requests are binding)";
+            self.wrong(path.clone(), &value.to_string(), "is not a valid value of the topology switch", mend);
+        }
+        if let (Some(path), true) = (switches.get(&0), switches.contains_key(&1)) {
+            self.wrong(path.clone(), "0 and 1", "contradicts itself", "write it once, in the pod's requests");
+        }
+        !switches.contains_key(&0)
     }
 
     fn wrong(&mut self, within: String, value: &str, problem: &str, mend: &str) {
@@ -194,12 +217,16 @@ impl Annotation<'_> {
                 for (name, value) in map {
                     match value.as_i64() {
                         Some(number) => numbers.push((name.as_str(), number)),
-                        None => self.wrong(
-                            format!("{within}.{name}"),
-                            &value.to_string(),
-                            "is not a whole number",
-                            "write a number without quotes",
-                        ),
+                        None => {
+                            let mend = meant(value).map_or_else(
+                                || "write a number without quotes".to_owned(),
+                                |number| {
+                                    format!("write {number}: a whole number without quotes or unit, memory in bytes")
+                                },
+                            );
+                            let path = format!("{within}.{name}");
+                            self.wrong(path, &value.to_string(), "is not a whole number", &mend);
+                        }
                     }
                 }
             }
@@ -211,21 +238,37 @@ impl Annotation<'_> {
     }
 
     /// The topology switch, where it stands among `requests`.
-    fn switch(&mut self, requests: Option<&Value>, within: &str, switches: &mut BTreeSet<i64>) {
+    fn switch(&mut self, requests: Option<&Value>, within: &str, switches: &mut Switches) {
         for (name, value) in self.numbers(requests, within) {
-            if name == keys::KUBEGPU_TOPOLOGY || name == keys::KUBEGPU_TOPOLOGY_2018 {
-                switches.insert(value);
+            if !self.is_switch(name, value, within, switches) {
+                self.near_switch(name, within);
             }
         }
     }
 
-    fn container(&mut self, info: &Map<String, Value>, within: &str, switches: &mut BTreeSet<i64>) -> Spelled {
+    /// Notes the value where the name is that of the topology switch.
+    fn is_switch(&mut self, name: &str, value: i64, within: &str, switches: &mut Switches) -> bool {
+        let found = SWITCHES.contains(&name);
+        if found {
+            switches.entry(value).or_insert_with(|| format!("{within}.{name}"));
+        }
+        found
+    }
+
+    /// A name that is nearly that of the switch is a slip; any other may be somebody else's.
+    fn near_switch(&mut self, name: &str, within: &str) {
+        if let Some(near) = suggest::nearest(name, SWITCHES) {
+            self.wrong(format!("{within}.{name}"), "", "no such request", &format!("did you mean {near}?"));
+        }
+    }
+
+    fn container(&mut self, info: &Map<String, Value>, within: &str, switches: &mut Switches) -> Spelled {
+        self.near_misses(info, &format!("{within}."), &CONTAINER_FIELDS);
         let mut spelled = Spelled::default();
         let path = format!("{within}.requests");
         for (text, amount) in self.numbers(get(info, "requests"), &path) {
             let here = || format!("{path}.{text}");
-            if text == keys::KUBEGPU_TOPOLOGY || text == keys::KUBEGPU_TOPOLOGY_2018 {
-                switches.insert(amount);
+            if self.is_switch(text, amount, &path, switches) {
                 continue;
             }
             if text == keys::VGPU_COUNT || text == keys::KUBEGPU_COUNT_2018 {
@@ -235,7 +278,10 @@ impl Annotation<'_> {
                 }
                 continue;
             }
-            let Some(rest) = without_prefix(text) else { continue };
+            let Some(rest) = without_prefix(text) else {
+                self.near_switch(text, &path);
+                continue;
+            };
             let Some(name) = Name::read(rest) else {
                 let mend = format!(
                     "write {}/gpugrp1/A/gpugrp0/B/gpu/0/cards: kinds and labels in turn, then the quantity",
@@ -244,11 +290,19 @@ impl Annotation<'_> {
                 self.wrong(here(), "", "is not a hierarchical name", &mend);
                 continue;
             };
-            if name.is_enum() {
-                spelled.requests.insert(name.to_string(), amount);
+            let Some(device) = name.device().filter(|_| name.is_of_a_tree()) else {
+                let mend = format!(
+                    "write {}/gpugrp1/A/gpugrp0/B/gpu/0/{}; gpugrp1/A and gpugrp0/B may be left out",
+                    keys::KUBEGPU_GROUP,
+                    name.quantity
+                );
+                self.wrong(here(), "", "names no GPU in groups that nodes have", &mend);
                 continue;
+            };
+            if amount == 0 {
+                continue; // nothing is asked for
             }
-            if amount < 0 {
+            if amount < 0 && !name.is_enum() {
                 self.wrong(here(), &amount.to_string(), "is negative", "write 0 or more");
                 continue;
             }
@@ -261,13 +315,9 @@ impl Annotation<'_> {
                 );
                 continue;
             }
-            if amount > 0
-                && let Some(device) = name.device()
-            {
-                // Memory without cards booked memory on a card that the container never saw; the card is meant.
-                spelled.requests.insert(format!("{device}/cards"), 1);
-                spelled.devices.insert(device);
-            }
+            // Memory or bits without cards booked them on a card that the container never saw; the card is meant.
+            spelled.requests.insert(format!("{device}/cards"), 1);
+            spelled.devices.insert(device);
             spelled.requests.insert(name.to_string(), amount);
         }
         for (text, scorer) in self.numbers(get(info, "scorer"), &format!("{within}.scorer")) {

@@ -10,13 +10,12 @@ use divvy_core::kubegpu::{self as tree, Groups, Lifted};
 use serde_json::{Map, Value, json};
 
 use super::{Bound, Emulation, Granted, Place, Promised, VISIBLE_DEVICES, ids, pairs};
-use crate::kubegpu::annotation_key;
+use crate::kubegpu::{annotation_key, answer_key};
 use crate::manifest::PodManifest;
 
 pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
     let mut emulation = Emulation::default();
-    let key = annotation_key(bound.pod).unwrap_or(keys::KUBEGPU_DEVICE_INFO);
-    emulation.annotations.insert(key.into(), result(bound).to_string());
+    emulation.annotations.insert(key(bound.pod).into(), result(bound).to_string());
     for granted in bound.containers() {
         let env = pairs([(VISIBLE_DEVICES, ids(&granted.gpus()))]);
         emulation.containers.insert(granted.grant.name.clone(), Promised { env, ..Promised::default() });
@@ -30,6 +29,11 @@ pub fn kubegpu_result(pod: &PodManifest<'_>, ask: &GpuAsk, grant: &Grant, place:
     result(&Bound { pod, ask, grant, place })
 }
 
+/// The annotation in which the pod is answered.
+fn key(pod: &PodManifest<'_>) -> &'static str {
+    answer_key(pod).unwrap_or(keys::KUBEGPU_DEVICE_INFO)
+}
+
 fn result(bound: &Bound<'_>) -> Value {
     let written = annotation_key(bound.pod).and_then(|key| bound.pod.annotation(key));
     let mut info = match written.and_then(|text| serde_json::from_str(&text).ok()) {
@@ -38,9 +42,12 @@ fn result(bound: &Bound<'_>) -> Value {
     };
     info.insert("podname".into(), bound.pod.identity("name").into());
     info.insert("nodename".into(), bound.place.node.into());
+    LISTS.iter().for_each(|list| strip(&mut info, list));
     let groups = tree::groups(bound.place.inventory);
+    let old = key(bound.pod) == keys::KUBEGPU_POD_2018;
+    let spell = |name: String| if old { in_2018(&name) } else { name };
     for granted in bound.containers() {
-        let list = if granted.grant.role == Role::Main { "runningcontainer" } else { "initcontainer" };
+        let list = field(&info, LISTS[usize::from(granted.grant.role != Role::Main)]);
         let entry = object(info.entry(list).or_insert_with(|| json!({})));
         let container = object(entry.entry(granted.grant.name.as_str()).or_insert_with(|| json!({})));
         let (mut requests, mut sources) = (BTreeMap::new(), BTreeMap::new());
@@ -48,14 +55,37 @@ fn result(bound: &Bound<'_>) -> Value {
             let Some(found) = groups.get(&slice.device) else { continue };
             let node = tree::node_name(*found, &slice.device);
             for (quantity, amount) in &lifted.quantities {
-                requests.insert(format!("{}/{quantity}", lifted.path), *amount);
-                sources.insert(format!("{}/{quantity}", lifted.path), format!("{node}/{quantity}"));
+                let name = spell(format!("{}/{quantity}", lifted.path));
+                requests.insert(name.clone(), *amount);
+                sources.insert(name, spell(format!("{node}/{quantity}")));
             }
         }
         container.insert("devrequests".into(), json!(requests));
         container.insert("allocatefrom".into(), json!(sources));
     }
     Value::Object(info)
+}
+
+/// Where running and init containers are listed.
+const LISTS: [&str; 2] = ["runningcontainer", "initcontainer"];
+
+/// The field as the user wrote it: Go reads JSON in whatever case, and two fields of one name would contradict each other.
+fn field(info: &Map<String, Value>, name: &str) -> String {
+    info.keys().find(|key| key.eq_ignore_ascii_case(name)).map_or_else(|| name.to_owned(), Clone::clone)
+}
+
+/// Takes away what only the scheduler writes, which a copied manifest may bring from another pod: node agents would believe it.
+fn strip(info: &mut Map<String, Value>, list: &str) {
+    let list = field(info, list);
+    let containers = info.get_mut(&list).and_then(Value::as_object_mut).into_iter().flat_map(Map::values_mut);
+    for container in containers.filter_map(Value::as_object_mut) {
+        container.retain(|key, _| !["devrequests", "allocatefrom"].iter().any(|own| key.eq_ignore_ascii_case(own)));
+    }
+}
+
+/// The name as it was written in 2018.
+fn in_2018(name: &str) -> String {
+    name.replacen(keys::KUBEGPU_GROUP, keys::KUBEGPU_GROUP_2018, 1)
 }
 
 /// The object in `value`; whatever else was there gives way.
@@ -88,12 +118,18 @@ fn assignment<'a>(
             .collect();
     };
     let wanted = tree::lift(&GroupAsk { auto: false, ..ask.clone() }, slices.len() as u32);
-    let mut matching = Matching { bound, groups, wanted: &wanted, slices: &slices, chosen: Vec::new(), steps: 10_000 };
+    let (binding, chosen) = (!ask.auto, Vec::new());
+    let mut matching = Matching { bound, groups, wanted: &wanted, slices: &slices, binding, chosen, steps: 10_000 };
     if !matching.complete() {
         matching.chosen = (0..slices.len()).collect(); // the grant stands, whoever made it: then in order
     }
-    let chosen = matching.chosen;
-    wanted.into_iter().zip(chosen).map(|(lifted, n)| (lifted, slices[n])).collect()
+    let chosen: Vec<&Slice> = matching.chosen.iter().map(|n| slices[*n]).collect();
+    if !ask.auto {
+        return wanted.into_iter().zip(chosen).collect();
+    }
+    // Labels did not bind: written back, they would say of the devices what is not so.
+    let lying = as_they_lie(&chosen, groups).into_iter().zip(wanted);
+    lying.map(|(place, wanted)| Lifted { quantities: wanted.quantities, ..place }).zip(chosen).collect()
 }
 
 /// A device for each request, found by trying.
@@ -102,6 +138,8 @@ struct Matching<'a, 'b> {
     groups: &'b BTreeMap<DeviceId, Groups>,
     wanted: &'b [Lifted],
     slices: &'b [&'a Slice],
+    /// What shares a label must lie in one group.
+    binding: bool,
     /// For each request so far, which slice answers it.
     chosen: Vec<usize>,
     /// Nodes have few devices; a strange grant must not keep us busy.
@@ -139,7 +177,7 @@ impl Matching<'_, '_> {
         let Some(here) = self.groups.get(&self.slices[n].device) else { return false };
         let beside = self.chosen.iter().zip(self.wanted).all(|(other, theirs)| {
             let Some(there) = self.groups.get(&self.slices[*other].device) else { return false };
-            let same_outer = theirs.outer == next.outer;
+            let same_outer = self.binding && theirs.outer == next.outer;
             let same_inner = same_outer && theirs.inner == next.inner;
             (!same_outer || here.outer == there.outer) && (!same_inner || here.inner == there.inner)
         });

@@ -114,8 +114,140 @@ fn memory_without_cards_means_the_card() {
 fn the_switch_is_honoured_where_the_readme_put_it() {
     let info = json!({ "runningcontainer": { "main": { "requests": { KUBEGPU_TOPOLOGY: 0, VGPU_COUNT: 1 } } } });
     assert!(!groups(&told(&info)).auto);
-    let both = json!({ "requests": { KUBEGPU_TOPOLOGY: 1 }, "runningcontainer": { "main": { "requests": { KUBEGPU_TOPOLOGY: 0, VGPU_COUNT: 1 } } } });
-    assert!(told(&both).mistakes()[0].problem.contains("contradicts"));
+}
+
+#[test]
+fn the_pods_switch_is_the_one_that_counts_and_those_of_containers_must_agree() {
+    let of_container = |value: i64| json!({ "requests": { KUBEGPU_TOPOLOGY: value, VGPU_COUNT: 1 } });
+    for (pods, containers) in [(1, 0), (0, 1), (1, 7)] {
+        let info =
+            json!({ "requests": { KUBEGPU_TOPOLOGY: pods }, "runningcontainer": { "main": of_container(containers) } });
+        assert_eq!(groups(&told(&info)).auto, pods == 1, "{pods} {containers}");
+    }
+    let info = json!({ "runningcontainer": { "main": of_container(0), "side": of_container(1) } });
+    let two = bare().container("main", &[]).container("side", &[]).annotation(KUBEGPU_DEVICE_INFO, &info.to_string());
+    let mistakes = two.mistakes();
+    assert!(mistakes[0].problem.contains("contradicts"), "{}", mistakes[0]);
+    let wrong = told(&json!({ "runningcontainer": { "main": of_container(7) } })).mistakes();
+    let said = wrong[0].to_string();
+    assert!(said.contains("runningcontainer.main.requests.gpu/gpu-generate-topology = \"7\""), "{said}");
+}
+
+#[test]
+fn names_that_no_node_could_have_are_mistakes_with_a_mend() {
+    for name in [
+        "gpugrpO/A/gpu/0/cards",
+        "gpugrp2/A/gpu/0/cards",
+        "gpugrp0/A/memory",
+        "gpugrp0/A/gpugrp1/B/gpu/0/cards",
+        "gpu/0/gpu/1/cards",
+        "cards",
+    ] {
+        let name = format!("resource/group/{name}");
+        let mistakes = told(&main_requests(json!({ &name: 1, VGPU_COUNT: 1 }), 0)).mistakes();
+        assert_eq!(mistakes.len(), 1, "{name}");
+        let said = mistakes[0].to_string();
+        assert!(said.contains(&name) && said.contains("write resource/group/gpugrp1/A/gpugrp0/B/gpu/0/"), "{said}");
+    }
+}
+
+#[test]
+fn fields_that_are_nearly_right_are_not_passed_over() {
+    let one = json!({ VGPU_COUNT: 1 });
+    for (info, near) in [
+        (json!({ "runningcontainers": { "main": { "requests": one } } }), "runningcontainer"),
+        (json!({ "runningcontainer": { "main": { "request": one } } }), "requests"),
+        (json!({ "requests": { "gpu/gpu-generate-topolgy": 0 } }), KUBEGPU_TOPOLOGY),
+        (
+            json!({ "runningcontainer": { "main": { "requests": { "gpu/gpu-generate-topolgy": 0 } } } }),
+            KUBEGPU_TOPOLOGY,
+        ),
+    ] {
+        let pod = pod(&[(VGPU_COUNT, "1")]).annotation(KUBEGPU_DEVICE_INFO, &info.to_string());
+        let mistakes = pod.mistakes();
+        assert_eq!(mistakes.len(), 1, "{info}");
+        let said = mistakes[0].to_string();
+        assert!(said.ends_with(&format!("did you mean {near}?")), "{said}");
+    }
+    // What is nothing like ours is somebody else's, and letters may be large.
+    let info = json!({ "Requests": {}, "team": "x", "RunningContainer": { "main": { "requests": { "example.com/nic": 1 } } } });
+    assert_eq!(pod(&[(VGPU_COUNT, "1")]).annotation(KUBEGPU_DEVICE_INFO, &info.to_string()).want().count, 1);
+}
+
+#[test]
+fn what_asks_for_nothing_is_not_counted_and_bits_alone_ask_for_their_card() {
+    let pod = told(&main_requests(json!({ "resource/group/gpu/0/cards": 0, "resource/group/gpu/1/cards": 1 }), 0));
+    assert_eq!(pod.want().count, 1);
+    assert_eq!(groups(&pod).requests.into_keys().collect::<Vec<_>>(), ["resource/group/gpu/1/cards"]);
+    let pod = told(&main_requests(json!({ "resource/group/gpu/0/enumType": 3 }), 0));
+    assert_eq!(pod.want().count, 1);
+    assert_eq!(groups(&pod).requests["resource/group/gpu/0/cards"], 1);
+}
+
+#[test]
+fn a_quantity_with_a_unit_is_answered_with_its_bytes() {
+    let mistakes = told(&main_requests(json!({ "resource/group/gpu/0/memory": "12Gi", VGPU_COUNT: 1 }), 0)).mistakes();
+    assert!(mistakes[0].to_string().contains("write 12884901888"), "{}", mistakes[0]);
+}
+
+#[test]
+fn a_broken_annotation_does_not_hide_a_wrong_count() {
+    let mistakes = pod(&[(VGPU_COUNT, "1.5")]).annotation(KUBEGPU_DEVICE_INFO, "{requests:{}}").mistakes();
+    assert_eq!(wrong_keys(&mistakes), [KUBEGPU_DEVICE_INFO, VGPU_COUNT]);
+}
+
+/// What is written back to the pod.
+fn written(pod: &Pod, key: &str, devices: &[&[&str]]) -> Value {
+    let inventory = crate::support::node(&[("U0", 16384), ("U1", 16384), ("U2", 16384), ("U3", 16384)]);
+    let emulation = pod.clone().named("ns", "p", "u").bound(&Default::default(), &inventory, devices, &[]);
+    assert_eq!(emulation.annotations.keys().collect::<Vec<_>>(), [key]);
+    serde_json::from_str(&emulation.annotations[key]).unwrap()
+}
+
+#[test]
+fn who_asks_with_the_names_of_2018_is_answered_with_them() {
+    let counted = pod(&[(KUBEGPU_COUNT_2018, "1")]);
+    let info = json!({ "requests": { KUBEGPU_TOPOLOGY_2018: 0 } }).to_string();
+    for pod in [counted.clone(), counted.annotation(KUBEGPU_POD_2018, &info)] {
+        let main = written(&pod, KUBEGPU_POD_2018, &[&["U3"]])["runningcontainer"]["main"].clone();
+        let asked = "alpha/grpresource/gpugrp1/0/gpugrp0/0/gpu/0/cards";
+        assert_eq!(main["devrequests"], json!({ asked: 1 }));
+        assert_eq!(main["allocatefrom"], json!({ asked: "alpha/grpresource/gpugrp1/3/gpugrp0/3/gpu/U3/cards" }));
+    }
+}
+
+#[test]
+fn labels_that_did_not_bind_are_not_written_back() {
+    let requests = json!({
+        "resource/group/gpugrp0/A/gpu/0/cards": 1,
+        "resource/group/gpugrp0/A/gpu/0/memory": 5,
+        "resource/group/gpugrp0/A/gpu/1/cards": 1,
+    });
+    let main =
+        written(&told(&main_requests(requests, 1)), KUBEGPU_DEVICE_INFO, &[&["U3", "U2"]])["runningcontainer"]["main"]
+            .clone();
+    let expected = json!({
+        "resource/group/gpugrp1/0/gpugrp0/0/gpu/0/cards": "resource/group/gpugrp1/3/gpugrp0/3/gpu/U3/cards",
+        "resource/group/gpugrp1/0/gpugrp0/0/gpu/0/memory": "resource/group/gpugrp1/3/gpugrp0/3/gpu/U3/memory",
+        "resource/group/gpugrp1/1/gpugrp0/1/gpu/0/cards": "resource/group/gpugrp1/2/gpugrp0/2/gpu/U2/cards",
+    });
+    assert_eq!(main["allocatefrom"], expected);
+}
+
+#[test]
+fn answers_that_a_copied_manifest_brings_are_taken_away() {
+    let stale = json!({ "devrequests": { "x": 1 }, "AllocateFrom": { "x": "U0" } });
+    let info = json!({ "RunningContainer": { "main": stale, "side": stale } });
+    let pod = bare()
+        .container("main", &[(VGPU_COUNT, "1")])
+        .container("side", &[])
+        .annotation(KUBEGPU_DEVICE_INFO, &info.to_string());
+    let written = written(&pod, KUBEGPU_DEVICE_INFO, &[&["U1"]]);
+    assert_eq!(written["RunningContainer"]["side"], json!({}));
+    let main = written["RunningContainer"]["main"].as_object().unwrap();
+    assert_eq!(main.keys().collect::<Vec<_>>(), ["allocatefrom", "devrequests"]);
+    assert!(main["allocatefrom"].to_string().contains("gpu/U1/cards"), "{main:?}");
+    assert_eq!(written.get("runningcontainer"), None);
 }
 
 #[test]
