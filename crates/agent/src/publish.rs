@@ -241,9 +241,12 @@ mod tests {
     use crate::inventory::Advertise;
     use crate::testing;
 
-    /// An API server that notes what is patched under which address.
-    fn recorder() -> (Api<NodeObject>, Arc<Mutex<Vec<(String, Value)>>>) {
-        let heard = Arc::new(Mutex::new(Vec::new()));
+    /// What was patched, and under which address.
+    type Heard = Arc<Mutex<Vec<(String, Value)>>>;
+
+    /// An API server that notes what it is told.
+    fn recorder() -> (Api<NodeObject>, Heard) {
+        let heard = Heard::default();
         let notes = heard.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let notes = notes.clone();
