@@ -187,6 +187,8 @@ async fn kube_scheduler_is_answered_as_its_protocol_says() {
 #[tokio::test]
 async fn al_02_al_06_al_17_gpushares_routes_answer_in_its_words() {
     replay("gpushare.json").await;
+    // Pods that nobody but the asker knows of.
+    replay("gpushare-names.json").await;
 }
 
 #[tokio::test]
