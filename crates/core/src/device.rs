@@ -57,6 +57,9 @@ pub enum Health {
     },
 }
 
+/// The attribute by which a card says the number in the name of its device file, which the driver may count otherwise than its cards.
+pub const MINOR: &str = "minor";
+
 /// One device of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -138,6 +141,16 @@ impl Device {
     /// How much time may be promised in all.
     pub fn bookable_share(&self) -> Share {
         self.bookable_share.unwrap_or(Share::WHOLE)
+    }
+
+    /// Its model with the vendor's name before it, as the vGPU systems register cards.
+    pub fn registered_type(&self) -> String {
+        let model = self.model.as_str();
+        match self.kind {
+            DeviceKind::Mlu => format!("MLU-{model}"),
+            _ if model.starts_with("NVIDIA") => model.to_owned(),
+            _ => format!("NVIDIA-{model}"),
+        }
     }
 
     /// May new work be placed here?

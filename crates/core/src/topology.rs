@@ -16,6 +16,11 @@ const LEVELS: [Link; 8] = [
     Link::Unknown,
 ];
 
+/// Link levels down to the worst that will do, best first.
+pub(crate) fn levels(least: Link) -> impl Iterator<Item = Link> {
+    LEVELS.into_iter().take_while(move |level| *level >= least)
+}
+
 /// The worst link between any two of these devices; one device alone has the best there is.
 pub fn worst_link(node: &NodeState, devices: &[usize]) -> Link {
     let pairs = devices.iter().enumerate().flat_map(|(i, a)| devices[i + 1..].iter().map(move |b| node.link(*a, *b)));
@@ -32,10 +37,10 @@ pub fn best_set(node: &NodeState, candidates: &[usize], k: usize, topology: Topo
         return Some(candidates[..k].to_vec());
     }
     match topology {
-        Topology::Best | Topology::SameDevice => LEVELS.iter().find_map(|level| clique(node, candidates, k, *level)),
-        Topology::AtLeast(least) => {
-            LEVELS.iter().take_while(|level| **level >= least).find_map(|level| clique(node, candidates, k, *level))
+        Topology::Best | Topology::SameDevice => {
+            levels(Link::Unknown).find_map(|level| clique(node, candidates, k, level))
         }
+        Topology::AtLeast(least) => levels(least).find_map(|level| clique(node, candidates, k, level)),
         Topology::SameNuma => {
             let groups = numa_groups(node, candidates);
             let sets = groups.iter().filter_map(|own| best_set(node, own, k, Topology::Best));

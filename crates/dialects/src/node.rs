@@ -68,10 +68,8 @@ fn annotations(name: &str, inventory: &Inventory) -> BTreeMap<String, String> {
         annotations.insert(keys::HAMI_NODE_REGISTER.to_owned(), hami_register(inventory).to_string());
     }
     if !mlus.is_empty() {
-        annotations.insert(
-            keys::VGPU_NODE_MLU_REGISTER.to_owned(),
-            register(&mlus, |device| (0, format!("MLU-{}", device.model))),
-        );
+        annotations
+            .insert(keys::VGPU_NODE_MLU_REGISTER.to_owned(), register(&mlus, |device| (0, device.registered_type())));
     }
     annotations
 }
@@ -94,7 +92,7 @@ pub fn kubegpu(name: &str, inventory: &Inventory) -> Value {
 
 /// 4paradigm's register: `UUID,split,MiB,cores,TYPE,numa,health:` for each card, exactly seven fields.
 pub fn vgpu_register(inventory: &Inventory) -> String {
-    register(&of_kind(inventory, DeviceKind::Gpu), |device| (device.bookable_share().0 / 10, nvidia_type(device)))
+    register(&of_kind(inventory, DeviceKind::Gpu), |device| (device.bookable_share().0 / 10, device.registered_type()))
 }
 
 fn register(devices: &[&Device], about: impl Fn(&Device) -> (u32, String)) -> String {
@@ -124,18 +122,13 @@ pub fn hami_register(inventory: &Inventory) -> Value {
             "count": device.max_tasks.unwrap_or(SPLIT),
             "devmem": device.bookable_memory().0 / MIB,
             "devcore": device.bookable_share().0 / 10,
-            "type": nvidia_type(device),
+            "type": device.registered_type(),
             "numa": device.numa.unwrap_or(0),
             "mode": mode(device),
             "health": device.health == Health::Healthy,
         })
     });
     Value::Array(cards.collect())
-}
-
-fn nvidia_type(device: &Device) -> String {
-    let model = device.model.as_str();
-    if model.starts_with("NVIDIA") { model.to_owned() } else { format!("NVIDIA-{model}") }
 }
 
 fn mode(device: &Device) -> &'static str {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-use divvy_core::device::{Device, DeviceKind, Health, Isolation, Link};
+use divvy_core::device::{Device, DeviceKind, Health, Isolation, Link, MINOR};
 use divvy_core::id::{DeviceId, Model};
 use divvy_core::mig;
 use divvy_core::units::Bytes;
@@ -92,7 +92,7 @@ impl Nvidia {
         }
         let mut attributes = BTreeMap::new();
         if let Ok(minor) = card.minor_number() {
-            attributes.insert("minor".to_owned(), minor.to_string());
+            attributes.insert(MINOR.to_owned(), minor.to_string());
         }
         if let Ok(cuda) = self.nvml.sys_cuda_driver_version() {
             attributes.insert("cuda".to_owned(), format!("{}.{}", cuda / 1000, cuda % 1000 / 10));

@@ -168,7 +168,7 @@ fn hami(facts: &Facts<'_>, parts: &[Part<'_>]) -> Vec<Family> {
             ("node", facts.node.to_owned()),
             ("device_index", d.index.to_string()),
             ("device_uuid", d.id.to_string()),
-            ("device_type", registered_kind(d)),
+            ("device_type", d.registered_type()),
             zone(),
         ])
     };
@@ -186,14 +186,4 @@ fn hami(facts: &Facts<'_>, parts: &[Part<'_>]) -> Vec<Family> {
         gauge("hami_container_device_memory_bytes", "Memory a container uses", used),
         gauge("hami_container_device_utilization_ratio", "Time a container used, in percent", busy),
     ]
-}
-
-/// The type that the node's register says.
-fn registered_kind(device: &Device) -> String {
-    let model = device.model.as_str();
-    match device.kind {
-        DeviceKind::Mlu => format!("MLU-{model}"),
-        _ if model.starts_with("NVIDIA") => model.to_owned(),
-        _ => format!("NVIDIA-{model}"),
-    }
 }

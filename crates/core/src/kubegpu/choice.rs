@@ -4,6 +4,7 @@
 use crate::ask::{DeviceAsk, GroupAsk, Topology};
 use crate::device::{Device, Link};
 use crate::fit::{Trial, take_best};
+use crate::topology::levels;
 use crate::units::Bytes;
 
 use super::names::is_bit_set;
@@ -12,18 +13,6 @@ use super::tree::{Lifted, lift};
 
 /// Steps after which a search is given up. Devices that are alike are tried once, so that requests that people write take far fewer.
 const STEPS: u32 = 100_000;
-
-/// Link levels, best first.
-const LEVELS: [Link; 8] = [
-    Link::NvLink,
-    Link::SameBoard,
-    Link::SingleSwitch,
-    Link::MultiSwitch,
-    Link::HostBridge,
-    Link::SameCpu,
-    Link::CrossCpu,
-    Link::Unknown,
-];
 
 /// What a want spells out of its devices, where it does.
 pub(crate) fn spelled_out(want: &DeviceAsk) -> Option<&GroupAsk> {
@@ -49,19 +38,11 @@ pub(crate) fn choose(trial: &Trial<'_>, want: &DeviceAsk, fits: &[usize]) -> Opt
         search.run().then_some(search.chosen)
     };
     if is_auto(want) {
-        levels(topology).find_map(|least| search(Binding::Near(least)))
+        let least = if let Topology::AtLeast(least) = topology { least } else { Link::Unknown };
+        levels(least).find_map(|least| search(Binding::Near(least)))
     } else {
         search(Binding::Labels)
     }
-}
-
-/// How close devices may lie, closest first.
-fn levels(topology: Topology) -> impl Iterator<Item = Link> {
-    let least = match topology {
-        Topology::AtLeast(least) => least,
-        _ => Link::Unknown,
-    };
-    LEVELS.into_iter().filter(move |level| *level >= least)
 }
 
 /// The least amount of memory that a want spells out and too few of these devices have, however they lie.

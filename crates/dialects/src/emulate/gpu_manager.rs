@@ -1,7 +1,7 @@
 //! gpu-manager: the indexes of cards on the pod, and the folder and variables of its driver replacement.
 
 use divvy_core::ask::Role;
-use divvy_core::device::Device;
+use divvy_core::device::{Device, MINOR};
 use divvy_core::keys;
 use divvy_core::units::{Bytes, Share};
 
@@ -46,7 +46,7 @@ pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
 /// The numbers in the names of the cards' device files. The driver may count them otherwise than it counts its cards; where the node
 /// does not say, they are taken for the same.
 fn minors(bound: &Bound<'_>, granted: &Granted<'_>) -> Vec<String> {
-    let minor = |device: &Device| device.attributes.get("minor").cloned().unwrap_or_else(|| device.index.to_string());
+    let minor = |device: &Device| device.attributes.get(MINOR).cloned().unwrap_or_else(|| device.index.to_string());
     granted.gpus().iter().filter_map(|slice| bound.device(slice)).map(minor).collect()
 }
 

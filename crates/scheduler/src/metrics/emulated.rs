@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use divvy_core::ask::Role;
-use divvy_core::device::{Device, DeviceKind};
+use divvy_core::device::DeviceKind;
 use divvy_core::grant::ContainerGrant;
 use divvy_core::keys;
 use divvy_core::quota::What;
@@ -91,23 +91,13 @@ fn cards<'a>(state: &'a NodeState, node: &'a Arc<str>) -> impl Iterator<Item = C
         node: node.clone(),
         uuid: device.id.as_str().into(),
         index: device.index,
-        kind: registered_kind(device),
+        kind: device.registered_type(),
         memory: device.bookable_memory().0,
         used_memory: book.used_memory.0,
         share: device.bookable_share().0,
         used_share: book.used_share.0,
         containers: book.tasks,
     })
-}
-
-/// The type that the node's register says.
-fn registered_kind(device: &Device) -> String {
-    let model = device.model.as_str();
-    match device.kind {
-        DeviceKind::Mlu => format!("MLU-{model}"),
-        _ if model.starts_with("NVIDIA") => model.to_owned(),
-        _ => format!("NVIDIA-{model}"),
-    }
 }
 
 fn parts(state: &PodState, cards: &[Card], into: &mut Vec<Part>) {

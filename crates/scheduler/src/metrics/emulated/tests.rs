@@ -1,4 +1,4 @@
-use divvy_core::device::{Inventory, Isolation};
+use divvy_core::device::{Device, Inventory, Isolation};
 use divvy_core::grant::{Grant, Slice};
 use divvy_core::node::Node;
 use divvy_core::pod::{Bound, Pod, State};
