@@ -28,6 +28,7 @@ mod books;
 mod card;
 pub mod groups;
 mod lookout;
+mod promised;
 mod record;
 pub mod registry;
 pub mod standalone;

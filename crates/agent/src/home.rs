@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! RUN/socket/agent.sock             the socket (and empty files `gate` and `ledger`, to mount over)
+//! RUN/offers.json                   how much of the devices may be promised
 //! RUN/containers/UID/pod.json       what the pod holds, and since when
 //! RUN/containers/UID/NAME/gate      the container's pages
 //! RUN/containers/UID/NAME/ledger
@@ -24,6 +25,9 @@ use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter, LedgerFile, place};
 use crate::edits::{Pages, is_intercepted};
 use crate::ledger::Holder;
 use crate::library::Shelf;
+use crate::offer::Offers;
+
+const OFFERS: &str = "offers.json";
 
 /// The agent's folder.
 #[derive(Clone, Debug)]
@@ -59,6 +63,16 @@ impl Home {
     /// What the keeper holds a lock on for as long as it lives.
     pub fn keeper_lock(&self) -> PathBuf {
         self.run.join("keeper.lock")
+    }
+
+    /// How much of the devices the agent before this one offered.
+    pub fn offers(&self) -> Option<Offers> {
+        serde_json::from_slice(&fs::read(self.run.join(OFFERS)).ok()?).ok()
+    }
+
+    /// Writes down how much of the devices is offered.
+    pub fn remember_offers(&self, offers: &Offers) -> io::Result<()> {
+        write(&self.run.join(OFFERS), &serde_json::to_vec(offers)?)
     }
 
     /// The folders of a pod's containers that have pages.

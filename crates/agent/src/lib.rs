@@ -13,6 +13,7 @@
 //! explore     looks at devices again and again   health, ward, owners   judges them, and tells
 //! usage, journal/   what was held and used     ops, metrics/   the port that tells it
 //! publish     the inventory on the node object   farewell   takes it back before the agent goes
+//! offer       how much of the devices may be promised (GpuPolicy)
 //! resize      a grant changes while it is held
 //! shim/       carries it in by CRI           promise         what the dialect's system promised
 //! nonsense    what was said to sockets and made no sense
@@ -39,6 +40,7 @@ pub mod library;
 pub mod metrics;
 pub mod node;
 pub mod nonsense;
+pub mod offer;
 pub mod ops;
 pub mod owners;
 pub mod patches;

@@ -11,9 +11,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use divvy_api::policy::Offer;
 use divvy_core::device::{Device, Health, Isolation};
 use divvy_core::grant::{Grant, Slice};
 use divvy_core::id::{ContainerName, DeviceId, PodUid};
+use divvy_core::time::Time;
 use divvy_core::units::Bytes;
 use tokio::sync::watch;
 
@@ -24,6 +26,7 @@ use crate::home::{self, Home};
 use crate::inventory::{Facts, Style};
 use crate::ledger::{Ledger, Refusal};
 use crate::library::Shelf;
+use crate::offer::Offers;
 use crate::pods::{PodView, Pods};
 use crate::promise::{self, Ground};
 use crate::runtime::Running;
@@ -57,7 +60,12 @@ pub enum No {
 struct State {
     /// The devices were looked at once.
     explored: bool,
+    /// The devices as their vendors tell of them.
+    found: Vec<Device>,
+    /// The devices with what may be promised of them.
     devices: Vec<Device>,
+    /// How much may be promised; absent while nobody knows.
+    offers: Option<Offers>,
     /// Which provider has which device, by its place in the list of providers.
     provider_of: BTreeMap<DeviceId, usize>,
     foreign: BTreeMap<DeviceId, Bytes>,
@@ -68,6 +76,21 @@ struct State {
     taken: BTreeSet<String>,
     /// This agent was told to stop.
     leaving: bool,
+}
+
+impl State {
+    /// The devices as a grant that was decided `at` is judged.
+    fn judged(&self, at: u64) -> Vec<Device> {
+        self.offered(|offers| offers.at(Time(at)))
+    }
+
+    fn offered(&self, by: impl Fn(&Offers) -> Offer) -> Vec<Device> {
+        let mut devices = self.found.clone();
+        if let Some(offers) = &self.offers {
+            by(offers).write(&mut devices);
+        }
+        devices
+    }
 }
 
 /// The node.
@@ -98,7 +121,7 @@ impl Node {
         shelf: Option<Shelf>,
         cdi: PathBuf,
     ) -> std::io::Result<Node> {
-        let mut state = State::default();
+        let mut state = State { offers: home.offers(), ..State::default() };
         for (uid, holder) in home.remembered()? {
             state.ledger.restore(uid, holder);
         }
@@ -195,15 +218,51 @@ impl Node {
             .flat_map(|(at, devices)| devices.iter().map(move |d| (d.id.clone(), at)))
             .collect();
         let devices: Vec<Device> = per_provider.into_iter().flatten().collect();
-        if state.explored && state.devices == devices && state.driver == driver {
+        if state.explored && state.found == devices && state.driver == driver {
             return;
         }
         state.explored = true;
         state.driver = driver;
-        state.devices = devices;
+        state.found = devices;
+        state.devices = state.offered(|offers| offers.now);
         state.provider_of = provider_of;
         drop(state);
         self.note_change();
+    }
+
+    /// Is it known how much of the devices may be promised? Before that, nothing is offered and no grant is judged.
+    pub fn has_offer(&self) -> bool {
+        self.state().offers.is_some()
+    }
+
+    /// Offers so much of the devices from now on.
+    pub fn set_offer(&self, offer: Offer) {
+        let mut state = self.state();
+        let offers = state.offers.map_or(Offers::first(offer), |offers| offers.next(offer, crate::settle::now()));
+        if state.offers == Some(offers) {
+            return;
+        }
+        // Before anybody can read of it: an agent that is started anew judges by what this one offered.
+        if let Err(error) = self.home.remember_offers(&offers) {
+            tracing::error!(%error, "cannot write down how much of the devices may be promised");
+        }
+        tracing::info!(
+            memory = offer.memory.0,
+            share = offer.share.0,
+            most = offer.tasks,
+            "this much is offered of devices"
+        );
+        state.offers = Some(offers);
+        state.devices = state.offered(|offers| offers.now);
+        drop(state);
+        self.note_change();
+    }
+
+    /// Offers the devices as they are, unless something else is offered already.
+    pub fn offer_if_silent(&self) {
+        if !self.has_offer() {
+            self.set_offer(Offer::default());
+        }
     }
 
     /// Takes a new look at processes without a grant.
@@ -248,12 +307,16 @@ impl Node {
         made
     }
 
-    /// Waits a moment for the first look at the devices: before it, no grant can be judged.
+    /// Waits a moment for the first look at the devices and the policy: before them, no grant can be judged.
     async fn explored_soon(&self) -> Result<(), No> {
         let mut changes = self.changes();
-        let explored = async { while !self.is_explored() && changes.changed().await.is_ok() {} };
-        let in_time = tokio::time::timeout(PATIENCE, explored).await;
-        in_time.map_err(|_| No::Broken("this agent has not looked at the node's devices yet".into()))
+        let is_known = || self.is_explored() && self.has_offer();
+        let known = async { while !is_known() && changes.changed().await.is_ok() {} };
+        let missing = || match self.is_explored() {
+            false => "this agent has not looked at the node's devices yet",
+            true => "this agent has not read yet how much of the node's devices may be promised (GpuPolicy)",
+        };
+        tokio::time::timeout(PATIENCE, known).await.map_err(|_| No::Broken(missing().into()))
     }
 
     /// What counts for a pod that starts: what it holds already, for changes of that are judged apart ([`crate::resize`]).
@@ -266,8 +329,9 @@ impl Node {
     /// Changes what a pod holds, in the ledger and in the pages of its containers, or says why not.
     pub fn resize(&self, pod: &PodView, grant: &Grant) -> Result<(), Refusal> {
         let mut state = self.state();
+        let judged = state.judged(grant.at);
         let State { devices, foreign, ledger, .. } = &mut *state;
-        ledger.admit(&pod.uid, &pod.pod, grant, devices, foreign)?;
+        ledger.admit(&pod.uid, &pod.pod, grant, &judged, foreign)?;
         let (devices, holder) = (devices.clone(), ledger.holders().get(&pod.uid).cloned());
         drop(state);
         if let Some(Err(e)) = holder.map(|holder| self.home.remember(&pod.uid, &holder)) {
@@ -290,9 +354,10 @@ impl Node {
 
     fn admit(&self, pod: &PodView, grant: &Grant) -> Result<(), Refusal> {
         let mut state = self.state();
-        let State { devices, foreign, ledger, refused, .. } = &mut *state;
+        let judged = state.judged(grant.at);
+        let State { foreign, ledger, refused, .. } = &mut *state;
         let before = ledger.holders().get(&pod.uid).cloned();
-        let outcome = ledger.admit(&pod.uid, &pod.pod, grant, devices, foreign);
+        let outcome = ledger.admit(&pod.uid, &pod.pod, grant, &judged, foreign);
         match &outcome {
             Ok(()) => {
                 let now = ledger.holders().get(&pod.uid).cloned();

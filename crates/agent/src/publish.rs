@@ -155,7 +155,7 @@ async fn write_once(
         let patch = json!({"metadata": {"annotations": {keys::AGENT: agent}}});
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
     }
-    if !node.is_explored() {
+    if !node.is_explored() || !node.has_offer() {
         return Ok(());
     }
     let (devices, refused, foreign, driver) = (farewell::offered(node), node.refused(), node.foreign(), node.driver());
@@ -228,8 +228,9 @@ fn amount(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use divvy_api::policy::Offer;
     use divvy_core::device::{Device, MemoryUnit};
-    use divvy_core::units::Bytes;
+    use divvy_core::units::{Bytes, Share};
 
     use std::convert::Infallible;
     use std::sync::Mutex;
@@ -265,9 +266,8 @@ mod tests {
     async fn fp_11_fp_18_registers_come_to_the_node_with_the_inventory_and_go_when_only_our_own_names_are_shown() {
         let folder = tempfile::tempdir().unwrap();
         let mut node = testing::node(folder.path());
-        let mut card = Device::gpu("G0", 0, "T4", Bytes::mib(16384));
-        card.bookable_memory = Some(Bytes::mib(29491));
-        node.set_devices(vec![vec![card]], "1".into());
+        node.set_devices(vec![vec![Device::gpu("G0", 0, "T4", Bytes::mib(16384))]], "1".into());
+        node.set_offer(Offer { memory: Share(1800), ..Offer::default() });
         Arc::get_mut(&mut node).unwrap().style.advertise = Advertise::All;
         let reach = Reach { listens: "0.0.0.0:0".parse().unwrap(), host: None };
         let (api, heard) = recorder();

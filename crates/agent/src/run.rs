@@ -28,6 +28,7 @@ use crate::library::Shelf;
 use crate::metrics::Scrape;
 use crate::node::Node;
 use crate::nonsense::{Nonsense, Socket};
+use crate::offer;
 use crate::ops::{self, Reach};
 use crate::owners;
 use crate::patches::Patches;
@@ -189,6 +190,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         pods.clone().follow(client.clone(), args.node.clone(), stop()),
         publish::follow(client.clone(), args.node.clone(), view.clone(), stop()),
     );
+    let follow_policy = offer::follow(client.clone(), node.clone(), stop());
     let reached = Reach { listens: listener.local_addr()?, host: args.host.clone() };
     let publish = publish::publish(client.clone(), args.node.clone(), node.clone(), reached, view.subscribe(), stop());
     let farewell = farewell::say(node.clone(), view.subscribe());
@@ -239,6 +241,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let evict = to_evict.work(client, stop());
     tasks.add("pods", follow_pods);
     tasks.add("node object", follow_node);
+    tasks.add("policy", follow_policy);
     tasks.add("inventory", publish);
     tasks.add("devices", explore);
     tasks.add("ledger", settle);

@@ -74,5 +74,7 @@ pub(crate) fn node(dir: &Path) -> Arc<Node> {
     let home = Home::open(&dir.join("run")).unwrap();
     let style =
         Style { advertise: Advertise::Native, memory_unit: MemoryUnit::GiB, slots_per_device: 1, context: Bytes::ZERO };
-    Arc::new(Node::new("n".into(), style, Pods::default(), Vec::new(), home, None, dir.join("cdi")).unwrap())
+    let node = Node::new("n".into(), style, Pods::default(), Vec::new(), home, None, dir.join("cdi")).unwrap();
+    node.offer_if_silent();
+    Arc::new(node)
 }

@@ -5,13 +5,15 @@
 
 pub mod spec;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use divvy_core::budget::Price;
-use divvy_core::device::{Device, Inventory, Isolation};
+use divvy_core::device::{Device, DeviceKind, Isolation};
 use divvy_core::policy::Policy;
-use divvy_core::units::{Bytes, Share};
+use divvy_core::units::Share;
 use divvy_dialects::DialectConfig;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use spec::{GpuPolicy, GpuPolicySpec, GpuPolicyStatus};
@@ -33,41 +35,99 @@ pub struct ClusterPolicy {
 }
 
 /// What is said about devices.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Devices {
-    /// Memory that may be promised, in thousandths of what a device has.
-    pub memory: Share,
-    /// Time that may be promised, in thousandths of what a device has.
-    pub share: Share,
+    /// How much of each may be promised.
+    offer: Offer,
+    /// The same on nodes of which the policy speaks by name.
+    by_node: BTreeMap<String, Offer>,
     /// Only nodes that somebody opted in by a label are used.
     pub only_opted_in: bool,
 }
 
-impl Default for Devices {
-    fn default() -> Devices {
-        Devices { memory: Share::WHOLE, share: Share::WHOLE, only_opted_in: false }
+impl Devices {
+    /// How much of each device of a node may be promised.
+    pub fn offer(&self, node: &str) -> Offer {
+        self.by_node.get(node).copied().unwrap_or(self.offer)
+    }
+
+    fn read(spec: &spec::Devices, tasks: Option<u32>) -> Devices {
+        let or_as_it_is = |thousandths: Option<u32>| thousandths.map_or(Share::WHOLE, Share);
+        let (memory, share) = (or_as_it_is(spec.memory_oversubscription), or_as_it_is(spec.share_oversubscription));
+        let offer = Offer { memory, share, tasks };
+        let of_node = |node: &spec::NodeDevices| Offer {
+            memory: node.memory_oversubscription.map_or(memory, Share),
+            share: node.share_oversubscription.map_or(share, Share),
+            tasks: node.max_tasks.or(tasks),
+        };
+        let by_node = spec.by_node.iter().flatten().map(|(name, node)| (name.clone(), of_node(node))).collect();
+        Devices { offer, by_node, only_opted_in: spec.only_opted_in_nodes.unwrap_or(false) }
     }
 }
 
-impl Devices {
-    /// Promises as much of each device as the policy allows, where its agent does not say otherwise. A hardware partition is as large as
-    /// it is, and one container's.
-    pub fn oversubscribe(&self, inventory: &mut Inventory) {
-        let shared = |device: &&mut Device| device.isolation.first() != Some(&Isolation::Mig);
-        for device in inventory.devices.iter_mut().filter(shared) {
-            if self.memory != Share::WHOLE && device.bookable_memory.is_none() {
-                device.bookable_memory = Some(device.memory.thousandths(self.memory));
-            }
-            if self.share != Share::WHOLE && device.bookable_share.is_none() {
-                device.bookable_share = Some(self.share);
-            }
+/// How much of each device of a node may be promised. A hardware partition is as large as it is, and one container's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Offer {
+    /// Memory, in thousandths of what a device has.
+    pub memory: Share,
+    /// Time, in thousandths of what a device has.
+    pub share: Share,
+    /// Most containers on one device, where the policy sets a cap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u32>,
+}
+
+impl Default for Offer {
+    fn default() -> Offer {
+        Offer { memory: Share::WHOLE, share: Share::WHOLE, tasks: None }
+    }
+}
+
+impl Offer {
+    /// Writes into a node's devices what its agent offers, where their vendor does not say otherwise. It is always written, also where a
+    /// device is promised once: the agent judges what it is asked for, so that others must go by what it says.
+    pub fn write(&self, devices: &mut [Device]) {
+        for device in shared(devices) {
+            device.bookable_memory.get_or_insert(device.memory.thousandths(self.memory));
+            device.bookable_share.get_or_insert(self.share);
+            device.max_tasks = fewer(device.max_tasks, self.tasks);
         }
     }
 
-    /// The memory a device of this size may promise.
-    pub fn bookable(&self, memory: Bytes) -> Bytes {
-        memory.thousandths(self.memory)
+    /// Lowers what an agent offers to what the policy allows, of which it may not have heard yet. Never raises it: what the agent does not
+    /// offer it refuses.
+    pub fn lower(&self, devices: &mut [Device]) {
+        for device in shared(devices) {
+            let (memory, share) = (device.memory.thousandths(self.memory), self.share);
+            if memory < device.bookable_memory() {
+                device.bookable_memory = Some(memory);
+            }
+            if share < device.bookable_share() {
+                device.bookable_share = Some(share);
+            }
+            device.max_tasks = fewer(device.max_tasks, self.tasks);
+        }
     }
+
+    /// Whatever either allows.
+    pub fn or_more(self, other: Offer) -> Offer {
+        Offer {
+            memory: self.memory.max(other.memory),
+            share: self.share.max(other.share),
+            tasks: self.tasks.zip(other.tasks).map(|(one, other)| one.max(other)),
+        }
+    }
+}
+
+fn shared(devices: &mut [Device]) -> impl Iterator<Item = &mut Device> {
+    let shared =
+        |device: &&mut Device| device.kind != DeviceKind::Nic && device.isolation.first() != Some(&Isolation::Mig);
+    devices.iter_mut().filter(shared)
+}
+
+fn fewer(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+    [one, other].into_iter().flatten().min()
 }
 
 /// A policy that cannot be followed: what is wrong, in the reader's words.
@@ -96,16 +156,10 @@ impl ClusterPolicy {
         if !slips.is_empty() {
             return Err(PolicyProblem(format!("dialects: {}", slips.join("; "))));
         }
-        Ok(ClusterPolicy {
-            dialects,
-            prices: prices.collect(),
-            scheduling: serde_json::from_value(json).map_err(|e| problem("", e))?,
-            devices: Devices {
-                memory: Share(devices.memory_oversubscription.unwrap_or(1000)),
-                share: Share(devices.share_oversubscription.unwrap_or(1000)),
-                only_opted_in: devices.only_opted_in_nodes.unwrap_or(false),
-            },
-        })
+        let mut scheduling: Policy = serde_json::from_value(json).map_err(|e| problem("", e))?;
+        // It is said of devices, where a node may have its own.
+        let devices = Devices::read(&devices, scheduling.max_tasks.take());
+        Ok(ClusterPolicy { dialects, prices: prices.collect(), scheduling, devices })
     }
 
     /// Which extended resources stand for devices: they are the ask's business, and no node is short of them. Our own slot is not

@@ -104,7 +104,7 @@ impl View {
             if opted == Some(false) || (policy.devices.only_opted_in && opted != Some(true)) {
                 node.inventory.devices.clear();
             }
-            policy.devices.oversubscribe(&mut node.inventory);
+            policy.devices.offer(node.name.as_str()).lower(&mut node.inventory.devices);
         }
         Ok(View {
             snapshot: record.restore(),

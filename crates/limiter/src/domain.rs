@@ -286,6 +286,11 @@ impl Domain {
         }
     }
 
+    /// What a tenant may use.
+    pub fn shares(&self, id: TenantId) -> Option<Shares> {
+        self.tenants.get(id.0 as usize).map(|tenant| tenant.shares)
+    }
+
     /// A tenant is gone; its lanes stay, closed to everybody, until the domain is made anew.
     pub fn remove(&mut self, id: TenantId) {
         let Some(tenant) = self.tenants.get_mut(id.0 as usize) else { return };

@@ -277,6 +277,13 @@ fn a_new_policy_is_followed_at_once_and_one_that_cannot_be_followed_changes_noth
     space.create(&only(pod("much", much)).to_string()).unwrap();
     wait_unschedulable(&space, "much");
     policy(&ground, &json!({"maxTasks": 3, "devices": {"shareOversubscription": 1500}}));
+    // Nobody is sent where the node's agent has not said that it will let them in.
+    let node = admin.get("node", "policy-0").unwrap();
+    let inventory = node["metadata"]["annotations"][keys::INVENTORY].as_str().unwrap();
+    let mut inventory: Value = serde_json::from_str(inventory).unwrap();
+    inventory["devices"][0]["bookableShare"] = json!(2000);
+    inventory["generation"] = json!(inventory["generation"].as_u64().unwrap() + 1);
+    admin.say(&["annotate", "--overwrite", "node", "policy-0", &format!("{}={inventory}", keys::INVENTORY)]).unwrap();
     wait_bound(&space, "much");
     // The schema and its rules refuse what nobody can mean, by name.
     let refused = |spec: Value| {

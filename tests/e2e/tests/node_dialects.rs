@@ -218,6 +218,92 @@ fn two_pods_on_one_card_have_their_memory_and_their_shares_and_the_node_writes_i
     assert!(busy("seventy") > busy("thirty"), "{ends:?}");
 }
 
+/// The memory a node's T4 may promise, in MiB, as 4paradigm's register and our own inventory tell it.
+fn t4_offered(node: &Value) -> Option<(u64, u64)> {
+    let annotation = |key: &str| node["metadata"]["annotations"][key].as_str();
+    let cards = annotation(keys::VGPU_NODE_REGISTER)?.split(':').map(|card| card.split(',').collect::<Vec<_>>());
+    let registered = cards.into_iter().find(|card| card.get(4).is_some_and(|kind| kind.ends_with("T4")))?[2].parse();
+    let inventory: Value = serde_json::from_str(annotation(keys::INVENTORY)?).ok()?;
+    let card =
+        inventory["devices"].as_array()?.iter().find(|d| d["model"].as_str().is_some_and(|m| m.ends_with("T4")))?;
+    Some((registered.ok()?, card["bookableMemory"].as_u64()? >> 20))
+}
+
+#[test]
+fn fp_11_a_card_is_promised_as_often_as_the_policy_says_and_what_runs_stays_when_it_says_less() {
+    let ground = ground();
+    let kubectl = ground.namespace("twice");
+    let admin = ground.site.cluster.admin();
+    let policy = |devices: Value| {
+        let object = json!({"apiVersion": "divvy.dev/v1alpha1", "kind": "GpuPolicy", "metadata": {"name": "default"},
+            "spec": {"devices": devices}});
+        admin.apply(&object.to_string()).unwrap();
+    };
+    let offers = |mib: u64| {
+        let as_said = |node: &Value| t4_offered(node) == Some((mib, mib));
+        admin.wait("node", "node-0", SOON, as_said).unwrap_or_else(|e| panic!("{e:#}\n{}", ground.site.agent_log()));
+    };
+    let asker = |name: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "annotations": {"nvidia.com/use-gputype": "T4"}},
+            "spec": {"terminationGracePeriodSeconds": 1, "containers": [{
+                "name": "main", "image": IMAGES[0], "imagePullPolicy": "IfNotPresent", "command": ["sleep", "3600"],
+                "resources": {"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "10000", "nvidia.com/gpucores": "70"}}}]},
+        })
+    };
+    offers(15360);
+    kubectl.apply(&asker("first").to_string()).unwrap();
+    ground.wait_running(&kubectl, "first");
+    let environment = |pod: &str| kubectl.say(&["exec", pod, "--", "env"]).unwrap();
+    assert!(!environment("first").contains("CUDA_OVERSUBSCRIBE"), "{}", environment("first"));
+    kubectl.apply(&asker("second").to_string()).unwrap();
+    let waits = |pod: &Value| pod["status"]["conditions"][0]["reason"] == "Unschedulable";
+    kubectl.wait("pod", "second", SOON, waits).unwrap();
+
+    policy(json!({"memoryOversubscription": 1800, "shareOversubscription": 1500}));
+    offers(27648);
+    ground.wait_running(&kubectl, "second");
+    assert!(environment("second").contains("CUDA_OVERSUBSCRIBE=true\n"), "{}", environment("second"));
+    // Each sees all it was promised. The card gives what it has, to who asks first, and says so as a full card does.
+    let mut first = ground.site.session(&kubectl, "first");
+    let mut second = ground.site.session(&kubectl, "second");
+    for program in [&mut first, &mut second] {
+        assert_eq!(program.tell("ctx 0"), "ok");
+        assert!(program.tell("info").ends_with(&format!(" {}", 10000u64 << 20)));
+    }
+    let nine = format!("alloc {}", 9000u64 << 20);
+    assert!(first.tell(&nine).starts_with("ok "));
+    assert_eq!(second.tell(&nine), "error 2", "the card is full");
+    drop(first);
+    eventually("what the first had is the second's", SOON, || {
+        let said = second.tell(&nine);
+        anyhow::ensure!(said.starts_with("ok "), "{said}");
+        Ok(())
+    })
+    .unwrap();
+    drop(second);
+    // Seventy twice are one hundred and forty: each has half.
+    let loads = [("first", 100), ("second", 200)].map(|(pod, mark)| Load { pod, container: "main", mark });
+    let halves = |shares: &[f64]| {
+        let good = shares.iter().all(|share| (share - 50.0).abs() <= 5.0);
+        good.then_some(()).ok_or_else(|| format!("{shares:.1?} for halves"))
+    };
+    under_load(&kubectl, &ground.site, &loads, || await_shares("halves", &ground.site, &loads, halves));
+
+    policy(json!({"memoryOversubscription": 1800, "byNode": {"node-0": {"memoryOversubscription": 500}}}));
+    offers(7680);
+    kubectl.apply(&asker("third").to_string()).unwrap();
+    kubectl.wait("pod", "third", SOON, waits).unwrap();
+    admin.say(&["delete", "gpupolicy", "default"]).unwrap();
+    offers(15360);
+    for pod in ["first", "second"] {
+        let now = kubectl.get("pod", pod).unwrap();
+        assert_eq!((&now["status"]["phase"], &now["metadata"]["deletionTimestamp"]), (&json!("Running"), &Value::Null));
+    }
+    kubectl.say(&["delete", "pods", "--all", "--grace-period=1", "--wait=false"]).unwrap();
+}
+
 #[test]
 fn fp_26_a_part_of_an_mlu_goes_through_scheduler_and_node_into_the_container() {
     let ground = ground();

@@ -3,11 +3,12 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use divvy_limiter::{Domain, Ns, Period, Seen, TenantId};
+use divvy_limiter::{Domain, Ns, Period, Seen, Shares, TenantId};
 use divvy_shm::clock::monotonic_ns;
 use divvy_shm::gate::ChunkHint;
 
 use super::books::Books;
+use super::promised::Promised;
 use super::record::Record;
 use super::tenant::Tenant;
 use super::{Accounts, Container, Settings};
@@ -197,6 +198,7 @@ impl Group {
                 }
             }
         }
+        self.share_out();
         self.seen = vec![Seen::default(); self.lanes.len()];
         self.books.begin(self.devices.len(), self.lanes.iter().map(|lane| lane.card));
         self.rounded = None;
@@ -211,6 +213,16 @@ impl Group {
         let index = self.tenants.len();
         self.lanes.extend(on.into_iter().map(|(device, card)| Lane { tenant: index, device, card }));
         self.tenants.push((tenant, id));
+    }
+
+    /// What each tenant may use, beside what the others may.
+    fn share_out(&mut self) {
+        let promised = Promised::sum(self.tenants.iter().flat_map(|(tenant, _)| tenant.promised()));
+        for (tenant, id) in &self.tenants {
+            let shares = tenant.shares();
+            let request = promised.keep(shares.request, tenant.promised().map(|(card, _)| card));
+            self.domain.set_shares(*id, Shares { request, ..shares });
+        }
     }
 
     /// Everything that is due; how long until the next look, and [`ROUND`] or more where nobody does anything.
@@ -244,8 +256,9 @@ impl Group {
         }
         let outcome = self.domain.step(now, &self.seen);
         for (at, (lane, directive)) in self.lanes.iter().zip(self.domain.directives()).enumerate() {
-            let tenant = &mut self.tenants[lane.tenant].0;
-            let open = if tenant.is_broken() { static_turn(now, tenant.shares().request) } else { directive.open };
+            let (tenant, id) = &mut self.tenants[lane.tenant];
+            let request = || self.domain.shares(*id).map_or(0, |shares| shares.request);
+            let open = if tenant.is_broken() { static_turn(now, request()) } else { directive.open };
             tenant.set_gate(lane.device, open);
             if !open {
                 self.books.held_back(at);
@@ -261,16 +274,18 @@ impl Group {
 
     /// Heartbeats, changed grants, books.
     fn round(&mut self, now: Ns) {
-        for (tenant, id) in &mut self.tenants {
+        let mut is_changed = false;
+        for (tenant, _) in &mut self.tenants {
             tenant.gate.beat_arbiter(now);
             tenant.mend();
             if tenant.gate.controller() != divvy_shm::gate::Controller::Arbiter {
                 // The keeper thought we were gone.
                 tenant.gate.take_control(divvy_shm::gate::Controller::Arbiter);
             }
-            if tenant.changed() {
-                self.domain.set_shares(*id, tenant.shares());
-            }
+            is_changed |= tenant.changed();
+        }
+        if is_changed {
+            self.share_out();
         }
         self.book(now);
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use divvy_limiter::{Seen, Shares};
 use divvy_shm::gate::{Booked, ChunkHint, Controller};
 use divvy_shm::map::Guarded;
-use divvy_shm::{ContainerConfig, GateReader, GateWriter, Ledger, LedgerFile};
+use divvy_shm::{ContainerConfig, DeviceConfig, GateReader, GateWriter, Ledger, LedgerFile};
 
 use super::Container;
 
@@ -77,11 +77,19 @@ impl Tenant {
     /// What it may use of its cards. A gang's cards are held together, so the smallest of its limits and the largest of its requests
     /// count for all.
     pub(super) fn shares(&self) -> Shares {
-        let held = |d: &&divvy_shm::DeviceConfig| d.gated && d.enforcement.holds();
-        let gated: Vec<_> = self.config.devices.iter().filter(held).collect();
+        let gated: Vec<_> = self.gated().collect();
         let limit = gated.iter().map(|d| d.share_limit).min().unwrap_or(1000).min(1000);
         let request = gated.iter().map(|d| d.share_request).max().unwrap_or(1000).min(limit);
         Shares { request, limit }
+    }
+
+    /// What it was promised of each card.
+    pub(super) fn promised(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.gated().map(|d| (d.id.as_str(), d.share_request))
+    }
+
+    fn gated(&self) -> impl Iterator<Item = &DeviceConfig> {
+        self.config.devices.iter().filter(|d| d.gated && d.enforcement.holds())
     }
 
     /// What it has queued on a device.

@@ -44,7 +44,7 @@ pub struct GpuPolicySpec {
     /// How pods are placed on the nodes of a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_pool: Option<BTreeMap<String, Placement>>,
-    /// Most containers that may share one card, whatever the card says.
+    /// Most containers that may share one card, whatever the card says. `devices.byNode` may say otherwise for a node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub max_tasks: Option<u32>,
@@ -384,4 +384,25 @@ pub struct Devices {
     /// Only nodes that somebody opted in by a label are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_opted_in_nodes: Option<bool>,
+    /// Nodes, by name, for which something else holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_node: Option<BTreeMap<String, NodeDevices>>,
+}
+
+/// About the devices of one node. What is left out is as for all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NodeDevices {
+    /// Memory that may be promised, in thousandths of what a device has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100000))]
+    pub memory_oversubscription: Option<u32>,
+    /// Time that may be promised, in thousandths of what a device has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100000))]
+    pub share_oversubscription: Option<u32>,
+    /// Most containers that may share one card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub max_tasks: Option<u32>,
 }

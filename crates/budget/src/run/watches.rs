@@ -95,7 +95,7 @@ pub fn watches(client: &Client, to: &mpsc::Sender<News>) -> Vec<(&'static str, B
             let note = |key: &str| object.metadata.annotations.get(key).cloned();
             let (agent, cut) = (note(keys::AGENT), note(keys::JOURNAL_CUT));
             let (mut node, _) = convert::node(object);
-            policy.borrow().devices.oversubscribe(&mut node.inventory);
+            policy.borrow().devices.offer(node.name.as_str()).lower(&mut node.inventory.devices);
             let cut = cut.and_then(|text| serde_json::from_str(&text).ok());
             Some(News::Node(Box::new(NodeSeen { name: node.name, inventory: node.inventory, agent, cut })))
         },

@@ -202,7 +202,7 @@ impl World {
         if opted == Some(false) || (self.policy.devices.only_opted_in && opted != Some(true)) {
             node.inventory.devices.clear();
         }
-        self.policy.devices.oversubscribe(&mut node.inventory);
+        self.policy.devices.offer(node.name.as_str()).lower(&mut node.inventory.devices);
         self.snapshot.put_node(node);
         self.evict_refused(&name, now);
     }
