@@ -22,6 +22,7 @@ use serde_json::Value;
 
 use super::World;
 use super::entry::Stand;
+use super::lines::Line;
 
 /// How long a pod rests whose plan the audit threw away: a bug in us must not become a loop.
 const AFTER_VIOLATION: u64 = 60_000;
@@ -160,20 +161,24 @@ impl World {
         if self.lines.is_empty() || (!everything && !stirred && !loosened && nodes.is_empty()) {
             return;
         }
-        let firsts: Vec<PodUid> = self.lines.iter().filter_map(|(_, line)| line.first().cloned()).collect();
+        let first = |(shape, line): (u64, &Line)| Some((shape, line.local, line.first()?.clone()));
+        let firsts: Vec<(u64, bool, PodUid)> = self.lines.iter().filter_map(first).collect();
         let mut woken: Vec<PodUid> = Vec::new();
-        for uid in firsts {
+        for (shape, was_local, uid) in firsts {
             let Some(ix) = self.snapshot.find_pod(&uid) else { continue };
             let Some(state) = self.snapshot.pod_at(ix) else { continue };
             let scheduling = &self.policy.scheduling;
+            let is_local = Rules::is_local(&self.snapshot, state.pod());
             let fits = if loosened && !state.pod().spec.never_preempts {
                 // Whether others would leave for it is found out by trying.
                 true
-            } else if !everything && Rules::is_local(&self.snapshot, state.pod()) {
+            } else if !everything && was_local && is_local {
                 let answers = ask_some(&self.snapshot, scheduling, ix, nodes.iter().copied(), now);
                 answers.is_ok_and(|answers| answers.iter().any(|(_, answer)| answer.is_ok()))
             } else {
-                self.engine.decide(&self.snapshot, scheduling, ix, now).is_ok()
+                let decided = self.engine.decide(&self.snapshot, scheduling, ix, now);
+                self.lines.asked(shape, is_local);
+                decided.is_ok()
             };
             if fits {
                 woken.push(uid);
@@ -212,7 +217,8 @@ impl World {
             return;
         }
         (entry.stand, entry.tried) = (Stand::Asleep, now);
-        self.lines.join(entry.shape, entry.created, uid, reason.clone());
+        let local = self.snapshot.pod(uid).is_some_and(|state| Rules::is_local(&self.snapshot, state.pod()));
+        self.lines.join(entry.shape, entry.created, uid, reason.clone(), local);
         self.explain(uid, reason, nominated, now);
     }
 

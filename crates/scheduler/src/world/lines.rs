@@ -19,6 +19,9 @@ pub struct Line {
     members: BTreeSet<(Time, PodUid)>,
     /// What the first of them was told.
     pub reason: Reason,
+    /// What nodes said to it depended on each node alone. Where it did not, more has changed than the nodes that changed when what
+    /// bound them together (a quota, a pod that keeps others off) is gone.
+    pub local: bool,
 }
 
 impl Line {
@@ -30,9 +33,11 @@ impl Line {
 
 impl Lines {
     /// A pod was tried in vain.
-    pub fn join(&mut self, shape: u64, created: Time, uid: &PodUid, reason: Reason) {
-        let line = self.0.entry(shape).or_insert_with(|| Line { members: BTreeSet::new(), reason: reason.clone() });
+    pub fn join(&mut self, shape: u64, created: Time, uid: &PodUid, reason: Reason, local: bool) {
+        let empty = || Line { members: BTreeSet::new(), reason: reason.clone(), local };
+        let line = self.0.entry(shape).or_insert_with(empty);
         line.reason = reason;
+        line.local &= local;
         line.members.insert((created, uid.clone()));
     }
 
@@ -43,6 +48,13 @@ impl Lines {
             if line.members.is_empty() {
                 self.0.remove(&shape);
             }
+        }
+    }
+
+    /// The first of a line was asked about every node, in vain.
+    pub fn asked(&mut self, shape: u64, local: bool) {
+        if let Some(line) = self.0.get_mut(&shape) {
+            line.local = local;
         }
     }
 

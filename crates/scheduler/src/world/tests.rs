@@ -622,3 +622,42 @@ fn gpu_admissions_users_get_the_first_of_equal_nodes_by_name() {
     assert_eq!(advice.fit.len(), 3);
     assert_eq!(world.best(&uid).map(|name| name.as_str()), Some("n0"));
 }
+
+#[test]
+fn who_waited_for_a_quota_is_tried_when_the_last_quota_of_its_namespace_goes() {
+    let mut world = world(1);
+    let nominal = divvy_core::quota::Amounts { share: Some(100), ..Default::default() };
+    let limit = divvy_core::quota::Limit { nominal, ..Default::default() };
+    let quota = divvy_core::quota::Quota { name: "q".into(), limits: vec![limit], waits: true, ..Default::default() };
+    world.apply(Change::Quota("team".into(), "q".into(), Some(quota)), Time(0));
+    world.apply(seen(pod("a", 1, 300, json!({}))), Time(1));
+    assert_eq!(binds(&decide(&mut world)).len(), 0);
+    world.apply(Change::QuotaGone("team".into(), "q".into()), Time(2));
+    assert_eq!(binds(&decide(&mut world)).len(), 1);
+}
+
+#[test]
+fn who_was_kept_off_a_zone_is_tried_on_all_of_it_when_the_pod_that_did_is_gone() {
+    let mut world = world(0);
+    for name in ["n0", "n1"] {
+        let mut change = node(name, 1, 2, &[]);
+        if let Change::Node(node, _) = &mut change {
+            node.labels.extend([("zone", "z"), ("host", name)].map(|(key, value)| (key.into(), value.into())));
+        }
+        world.apply(change, Time(0));
+    }
+    let apart = json!({"metadata": {"labels": {"app": "loner"}}, "spec": {"nodeSelector": {"host": "n0"}, "affinity": {"podAntiAffinity":
+        {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}]}}}});
+    let loner = pod("loner", 1, 100, apart);
+    world.apply(seen(loner.clone()), Time(1));
+    let effects = decide(&mut world);
+    let bind = binds(&effects)[0].clone();
+    world.done(&effects[0], Ok(()), Time(2));
+    world.apply(seen(as_bound(loner, &bind, 2)), Time(3));
+    let x = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"nodeSelector": {"host": "n1"}}});
+    world.apply(seen(pod("x", 1, 100, x)), Time(4));
+    assert_eq!(binds(&decide(&mut world)).len(), 0);
+    world.apply(Change::PodGone("uid-loner".into()), Time(5));
+    assert_eq!(binds(&decide(&mut world)).len(), 1);
+}
