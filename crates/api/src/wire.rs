@@ -14,7 +14,7 @@ pub use pod::{Container, ContainerStatus, Gate, Pod, PodCondition, PodSpec, PodS
 pub use storage::{
     Claim, ClaimSpec, ClaimStatus, CsiDriver, CsiDriverDetails, CsiDriverObject, CsiLimit, CsiNode, CsiNodeSpec,
     DisruptionBudget, DisruptionBudgetSpec, DisruptionBudgetStatus, NamespaceObject, PersistentVolume, PriorityClass,
-    StorageCapacity, StorageClass,
+    ResourceQuota, ResourceQuotaSpec, StorageCapacity, StorageClass,
 };
 
 use serde::Deserialize;
@@ -77,5 +77,6 @@ watched! {
     StorageCapacity: "/apis/storage.k8s.io/v1/csistoragecapacities";
     CsiNode: "/apis/storage.k8s.io/v1/csinodes";
     PriorityClass: "/apis/scheduling.k8s.io/v1/priorityclasses";
+    ResourceQuota: "/api/v1/resourcequotas";
     DisruptionBudget: "/apis/policy/v1/poddisruptionbudgets";
 }

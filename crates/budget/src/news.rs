@@ -28,6 +28,10 @@ pub enum News {
     Quota(Box<QuotaObject>),
     /// A GpuQuota is gone: its namespace and name.
     QuotaGone(String, String),
+    /// A ResourceQuota says this now: its namespace and name.
+    ResourceQuota(String, String, BTreeMap<String, String>),
+    /// A ResourceQuota is gone: its namespace and name.
+    ResourceQuotaGone(String, String),
     /// A namespace has these labels now.
     Namespace(Namespace, BTreeMap<String, String>),
     /// A namespace is gone.
@@ -72,6 +76,8 @@ pub enum Kind {
     Entries,
     /// GpuQuotas.
     Quotas,
+    /// ResourceQuotas.
+    ResourceQuotas,
     /// Namespaces.
     Namespaces,
     /// Nodes.
@@ -84,11 +90,12 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Budgets,
         Kind::Clusters,
         Kind::Entries,
         Kind::Quotas,
+        Kind::ResourceQuotas,
         Kind::Namespaces,
         Kind::Nodes,
         Kind::Pods,

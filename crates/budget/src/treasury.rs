@@ -8,6 +8,7 @@ mod open;
 mod pass;
 mod pods;
 mod quotas;
+mod resource_quotas;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use divvy_core::budget::{AccountKey, Accounting, Price};
 use divvy_core::id::{Namespace, NodeName, PodUid};
 use divvy_core::keys;
 use divvy_core::time::Time;
+use divvy_dialects::DialectConfig;
 
 use crate::calendar::Calendars;
 use crate::facts::PodFacts;
@@ -72,12 +74,15 @@ pub struct Treasury {
     pods: BTreeMap<PodUid, PodFacts>,
     entries: BTreeMap<String, EntryObject>,
     quotas: BTreeMap<(Namespace, String), quotas::Kept>,
+    resource_quotas: BTreeMap<(Namespace, String), resource_quotas::Hard>,
     sheets: charges::Sheets,
     journals: BTreeMap<NodeName, journal::Reading>,
     stopping: BTreeMap<PodUid, Time>,
     /// Classes that were written and have not come back by the watch yet.
     classing: BTreeMap<PodUid, (Class, Time)>,
     class: Class,
+    /// How manifests are read.
+    dialects: DialectConfig,
     /// What models cost about which a budget says nothing.
     prices: Vec<(Arc<str>, Price)>,
     complete: BTreeSet<Kind>,
@@ -97,11 +102,13 @@ impl Treasury {
             pods: BTreeMap::new(),
             entries: BTreeMap::new(),
             quotas: BTreeMap::new(),
+            resource_quotas: BTreeMap::new(),
             sheets: charges::Sheets::default(),
             journals: BTreeMap::new(),
             stopping: BTreeMap::new(),
             classing: BTreeMap::new(),
             class: Class::Guarantee,
+            dialects: DialectConfig::default(),
             prices: Vec::new(),
             complete: BTreeSet::new(),
         }
@@ -154,6 +161,12 @@ impl Treasury {
             News::QuotaGone(namespace, name) => {
                 self.quotas.remove(&(Namespace::from(namespace), name));
             }
+            News::ResourceQuota(namespace, name, hard) => {
+                self.resource_quotas.insert((Namespace::from(namespace), name), hard);
+            }
+            News::ResourceQuotaGone(namespace, name) => {
+                self.resource_quotas.remove(&(Namespace::from(namespace), name));
+            }
             News::Namespace(name, labels) => {
                 self.namespaces.insert(name.clone(), labels);
                 self.cover(&name, None);
@@ -177,6 +190,7 @@ impl Treasury {
     /// The policy is like this now: budgets without prices of their own are read anew.
     fn policy(&mut self, policy: &ClusterPolicy) {
         self.class = policy.scheduling.class;
+        self.dialects = policy.dialects.clone();
         if self.prices == policy.prices {
             return;
         }

@@ -1,6 +1,6 @@
 //! What the controller wants written, as data.
 
-use divvy_api::budget::{BudgetSpec, BudgetStatus, GpuChargesSpec, GpuQuotaStatus};
+use divvy_api::budget::{BudgetSpec, BudgetStatus, GpuChargesSpec, GpuQuotaSpec, GpuQuotaStatus};
 use divvy_cluster::effect::Target;
 use divvy_core::ask::Class;
 use divvy_core::budget::{AccountKey, Cut};
@@ -35,6 +35,15 @@ pub enum Write {
         name: String,
         /// What it says; none deletes it.
         spec: Option<Box<BudgetSpec>>,
+    },
+    /// A GpuQuota that says the same as a ResourceQuota.
+    QuotaCopy {
+        /// Where.
+        namespace: Namespace,
+        /// Its name, and the ResourceQuota's.
+        name: String,
+        /// What it says; none deletes it.
+        spec: Option<Box<GpuQuotaSpec>>,
     },
     /// A quota's status.
     Quota {

@@ -119,8 +119,9 @@ pub const QUOTAS_PATH: &str = "/apis/divvy.dev/v1alpha1/gpuquotas";
 pub const GROUP: &str = "divvy.dev";
 pub const GROUP_VERSION: &str = "divvy.dev/v1alpha1";
 pub const NAMESPACED_PATH: &str = "/apis/divvy.dev/v1alpha1/namespaces";
-/// On a GpuBudget: the ClusterGpuBudget it is kept for. On charges: whose they are.
+/// On a GpuBudget: the ClusterGpuBudget it is kept for. On a GpuQuota: the ResourceQuota it says the same as. On charges: whose they are.
 pub const BUDGET_TEMPLATE: &str = "divvy.dev/cluster-budget";
+pub const RESOURCE_QUOTA: &str = "divvy.dev/resource-quota";
 pub const CHARGED_NAMESPACE: &str = "divvy.dev/charged-namespace";
 
 /// The scheduler's name.

@@ -37,3 +37,4 @@ pub use manifest::{PodManifest, pod_templates};
 pub use mistake::{Field, Mistake, sentence};
 pub use native::render::{Rendered, render};
 pub use reading::{EnvHint, Hints, PostStartHint, Reading, ResourceHint, parse};
+pub use vgpu::QuotaKeys;

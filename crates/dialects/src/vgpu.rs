@@ -3,7 +3,10 @@
 
 mod memory;
 mod mlu;
+mod quota;
 mod rules;
+
+pub use quota::QuotaKeys;
 
 use divvy_core::ask::{ContainerAsk, DeviceAsk, Dialect, GpuAsk, MemoryAsk};
 use divvy_core::keys;

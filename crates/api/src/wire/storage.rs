@@ -198,3 +198,21 @@ pub struct NamespaceObject {
     /// Its metadata: labels are what namespace selectors read.
     pub metadata: Meta,
 }
+
+/// A ResourceQuota.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ResourceQuota {
+    /// Its metadata.
+    pub metadata: Meta,
+    /// What it says.
+    pub spec: ResourceQuotaSpec,
+}
+
+/// What a ResourceQuota says.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ResourceQuotaSpec {
+    /// The most of each resource, by name.
+    pub hard: BTreeMap<String, String>,
+}

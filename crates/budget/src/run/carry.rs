@@ -28,6 +28,31 @@ fn budget_path(key: &AccountKey) -> String {
     }
 }
 
+/// Makes an object, brings it up to date, or deletes it where nothing is said. Its label names what it is kept for, which has its name.
+async fn copy<S: Serialize>(
+    client: &Client,
+    list: &str,
+    name: &str,
+    (kind, label): (&str, &str),
+    spec: Option<&S>,
+) -> Result<Written, Failure> {
+    let Some(spec) = spec else {
+        return delete(client, &format!("{list}/{name}")).await.map(|()| Written::default());
+    };
+    let object = json!({
+        "apiVersion": keys::GROUP_VERSION, "kind": kind,
+        "metadata": {"name": name, "labels": {(label): name}},
+        "spec": spec,
+    });
+    match post::<Written>(client, list, &object).await {
+        Err(Failure::Conflict { .. }) => {
+            let change = json!([{"op": "replace", "path": "/spec", "value": spec}]);
+            patch(client, &format!("{list}/{name}"), &change).await
+        }
+        other => other,
+    }
+}
+
 /// Carries a write out.
 pub(super) async fn out(client: &Client, effects: &KubeEffects, home: &str, write: &Write) -> Result<Written, Failure> {
     match write {
@@ -41,21 +66,11 @@ pub(super) async fn out(client: &Client, effects: &KubeEffects, home: &str, writ
         }
         Write::Copy { namespace, name, spec } => {
             let list = format!("{}/{namespace}/gpubudgets", keys::NAMESPACED_PATH);
-            let Some(spec) = spec else {
-                return delete(client, &format!("{list}/{name}")).await.map(|()| Written::default());
-            };
-            let object = json!({
-                "apiVersion": keys::GROUP_VERSION, "kind": "GpuBudget",
-                "metadata": {"name": name, "labels": {(keys::BUDGET_TEMPLATE): name}},
-                "spec": spec,
-            });
-            match post::<Written>(client, &list, &object).await {
-                Err(Failure::Conflict { .. }) => {
-                    let change = json!([{"op": "replace", "path": "/spec", "value": spec}]);
-                    patch(client, &format!("{list}/{name}"), &change).await
-                }
-                other => other,
-            }
+            copy(client, &list, name, ("GpuBudget", keys::BUDGET_TEMPLATE), spec.as_deref()).await
+        }
+        Write::QuotaCopy { namespace, name, spec } => {
+            let list = format!("{}/{namespace}/gpuquotas", keys::NAMESPACED_PATH);
+            copy(client, &list, name, ("GpuQuota", keys::RESOURCE_QUOTA), spec.as_deref()).await
         }
         Write::Charges { name, version, spec, .. } => {
             let mut object = json!({

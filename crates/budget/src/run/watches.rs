@@ -5,7 +5,7 @@ use std::sync::Arc;
 use divvy_api::budget::{BudgetObject, ClusterBudgetObject, EntryObject, QuotaObject};
 use divvy_api::convert;
 use divvy_api::policy::{ClusterPolicy, NAME};
-use divvy_api::wire::{NamespaceObject, Node, PolicyObject};
+use divvy_api::wire::{NamespaceObject, Node, PolicyObject, ResourceQuota};
 use divvy_cluster::watch::{Gone, Seen, follow};
 use divvy_core::id::{Namespace, NodeName, PodUid};
 use divvy_core::keys;
@@ -59,6 +59,16 @@ pub fn watches(client: &Client, to: &mpsc::Sender<News>) -> Vec<(&'static str, B
         QuotaObject,
         |object: QuotaObject| Some(News::Quota(Box::new(object))),
         |gone: Gone| Some(News::QuotaGone(gone.namespace, gone.name))
+    );
+    watch!(
+        "budget: resource quotas",
+        Kind::ResourceQuotas,
+        ResourceQuota,
+        |object: ResourceQuota| {
+            let (meta, hard) = (object.metadata, object.spec.hard);
+            Some(News::ResourceQuota(meta.namespace, meta.name, hard))
+        },
+        |gone: Gone| Some(News::ResourceQuotaGone(gone.namespace, gone.name))
     );
     watch!(
         "budget: namespaces",

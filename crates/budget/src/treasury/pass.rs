@@ -53,6 +53,7 @@ impl Treasury {
         let common = Common::of(self, accounting);
         let (urgent, later) = self.statuses(&common, now);
         let mut paced: Vec<Write> = self.copies();
+        paced.extend(self.quota_copies());
         paced.extend(urgent);
         paced.extend(self.template_writes(now));
         paced.extend(self.quota_writes(now));

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use divvy_api::budget::quota::HeldOfModel;
-use divvy_api::budget::{GpuQuotaStatus, QuotaObject, read_quota};
+use divvy_api::budget::{GpuQuotaSpec, GpuQuotaStatus, QuotaObject, read_quota};
 use divvy_api::policy::spec::Condition;
 use divvy_core::budget::Accounting;
 use divvy_core::id::Namespace;
+use divvy_core::keys;
 use divvy_core::quota::{Held, Quota, Usage, What};
 use divvy_core::time::Time;
 use divvy_core::units::{Bytes, Share};
@@ -20,6 +21,9 @@ use crate::write::Write;
 pub(super) struct Kept {
     version: String,
     generation: i64,
+    pub(super) spec: GpuQuotaSpec,
+    /// It says the same as a ResourceQuota of its name, and goes with it.
+    pub(super) is_copy: bool,
     read: Result<Quota, Vec<String>>,
     status: GpuQuotaStatus,
 }
@@ -47,6 +51,8 @@ impl Treasury {
             version: meta.resource_version.clone(),
             generation: meta.generation,
             read: read_quota(&meta.name, &object.spec),
+            is_copy: meta.labels.contains_key(keys::RESOURCE_QUOTA),
+            spec: object.spec,
             status: object.status,
         };
         self.quotas.insert(key, kept);

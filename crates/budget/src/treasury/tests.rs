@@ -8,7 +8,7 @@ use divvy_core::ask::Class;
 use divvy_core::budget::{Cut, Page, Record};
 use divvy_core::id::PodKey;
 use divvy_core::time::Time;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Settings;
 use server::{BASE, Server, device, facts, t};
@@ -414,6 +414,33 @@ fn quotas_tell_what_is_held_of_what_is_allowed() {
         writes.iter().find_map(|w| if let Write::Quota { status, .. } = w { Some(status) } else { None }).unwrap();
     assert_eq!((status.share.as_str(), status.devices.as_str()), ("500/2000", "1/4"));
     assert_eq!(status.held[0].memory, 1 << 30);
+}
+
+#[test]
+fn hm_06_a_resource_quota_in_hamis_words_has_a_gpu_quota_that_says_the_same_and_goes_with_it() {
+    let mut server = Server::new(settings());
+    let copies = |writes: &[Write]| -> Vec<(String, Value)> {
+        let of = |write: &Write| match write {
+            Write::QuotaCopy { name, spec, .. } => Some((name.clone(), serde_json::to_value(spec).unwrap())),
+            _ => None,
+        };
+        writes.iter().filter_map(of).collect()
+    };
+    let said = |limits: Value| json!({"limits": [limits]});
+    server.resource_quota("team-a", "gpu", Some(&[("limits.nvidia.com/gpumem", "2000"), ("pods", "9")]));
+    server.resource_quota("team-a", "cpu", Some(&[("limits.cpu", "9")]));
+    server.quota("team-a", "own", json!({"limits": [{"devices": 4}]}));
+    server.resource_quota("team-a", "own", Some(&[("limits.nvidia.com/gpucores", "0")]));
+    assert_eq!(copies(&server.pass(t(1))), [("gpu".into(), said(json!({"memory": "2000Mi"})))]);
+    assert_eq!(copies(&server.pass(t(2))), [], "once, and somebody's own quota stays");
+    let both = [("limits.nvidia.com/gpumem", "0"), ("limits.nvidia.com/gpucores", "150")];
+    server.resource_quota("team-a", "gpu", Some(&both));
+    assert_eq!(copies(&server.pass(t(3))), [("gpu".into(), said(json!({"memory": "0Mi", "share": 1500})))]);
+    server.policy(json!({"dialects": {"vgpu": {"memoryFactor": 4, "names": {"resourceCores": "acme.com/cores"}}}}));
+    assert_eq!(copies(&server.pass(t(4))), [("gpu".into(), said(json!({"memory": "0Mi"})))]);
+    server.resource_quota("team-a", "gpu", None);
+    assert_eq!(copies(&server.pass(t(5))), [("gpu".into(), Value::Null)]);
+    assert_eq!(copies(&server.pass(t(6))), []);
 }
 
 #[test]

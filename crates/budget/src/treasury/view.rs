@@ -98,6 +98,7 @@ impl Treasury {
             Write::Budget { key, .. } => format!("budget {key}"),
             Write::Template { name, .. } => format!("template {name}"),
             Write::Copy { namespace, name, .. } => format!("copy {namespace}/{name}"),
+            Write::QuotaCopy { namespace, name, .. } => format!("quota copy {namespace}/{name}"),
             Write::Quota { namespace, name, .. } => format!("quota {namespace}/{name}"),
             Write::Charges { name, .. } => format!("charges {name}"),
             Write::Forget { name } => format!("forget {name}"),

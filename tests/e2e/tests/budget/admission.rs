@@ -87,6 +87,40 @@ fn a_quota_counts_grants_refuses_at_admission_and_holds_at_scheduling() {
 }
 
 #[test]
+fn hm_06_hm_07_a_resource_quota_in_hamis_words_is_held_and_goes_when_it_goes() {
+    let space = TOWN.ground.cluster.namespace("hami-quota").unwrap();
+    let quota = |mib: &str| {
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpu"},
+            "spec": {"hard": {"limits.nvidia.com/gpumem": mib}}})
+        .to_string()
+    };
+    let asks = |name: &str, cards: u32, mib: u32| {
+        pod(name, json!({"nvidia.com/gpu": cards, "nvidia.com/gpumem": mib})).to_string()
+    };
+    let holds = |said: &str| space.wait("gpuquota", "gpu", PATIENCE, |q| q["status"]["memory"] == said).unwrap();
+    space.apply(&quota("2000")).unwrap();
+    holds("0 B/2000 MiB");
+    space.create(&asks("first", 1, 1000)).unwrap();
+    wait_bound(&space, "first");
+    holds("1000 MiB/2000 MiB");
+    let refused = |cards, mib| space.create(&asks("more", cards, mib)).unwrap_err().to_string();
+    for (cards, mib) in [(1, 1024), (2, 1024)] {
+        assert!(refused(cards, mib).contains("quota gpu"), "{}", refused(cards, mib));
+    }
+    space.create(&asks("second", 2, 400)).unwrap();
+    wait_bound(&space, "second");
+    space.apply(&quota("0")).unwrap();
+    holds("1800 MiB/0 B");
+    assert!(refused(1, 1).contains("quota gpu"), "{}", refused(1, 1));
+    let part = pod("part", json!({"nvidia.com/gpu": 1, "nvidia.com/gpumem-percentage": 1}));
+    space.create(&part.to_string()).unwrap();
+    shows(&space, &["get", "pod", "part", "-o", "yaml"], &["quota gpu"]);
+    space.say(&["delete", "resourcequota", "gpu"]).unwrap();
+    wait_bound(&space, "part");
+    assert_eq!(space.list("gpuquotas").unwrap(), Vec::<Value>::new());
+}
+
+#[test]
 fn what_a_cohort_lends_is_taken_back_by_preemption() {
     let (mine, theirs) =
         (TOWN.ground.cluster.namespace("owner").unwrap(), TOWN.ground.cluster.namespace("borrower").unwrap());

@@ -201,6 +201,16 @@ impl Server {
         self.treasury.hear(News::Quota(Box::new(object)), t(0));
     }
 
+    pub(super) fn resource_quota(&mut self, namespace: &str, name: &str, hard: Option<&[(&str, &str)]>) {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let entry = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let news = match hard {
+            Some(hard) => News::ResourceQuota(namespace, name, hard.iter().map(entry).collect()),
+            None => News::ResourceQuotaGone(namespace, name),
+        };
+        self.treasury.hear(news, t(0));
+    }
+
     pub(super) fn put_pod(&mut self, facts: PodFacts, now: Time) {
         self.pods.insert(facts.uid.to_string(), facts.clone());
         self.treasury.hear(News::Pod(Box::new(facts)), now);
@@ -283,6 +293,16 @@ impl Server {
                     }
                 }
             }
+            Write::QuotaCopy { namespace, name, spec } => match spec {
+                None => self.treasury.hear(News::QuotaGone(namespace.to_string(), name.clone()), now),
+                Some(spec) => {
+                    let mut metadata = self.meta(namespace.as_str(), name, now);
+                    metadata.labels.insert(divvy_core::keys::RESOURCE_QUOTA.into(), name.clone());
+                    let status = Default::default();
+                    let object = divvy_api::budget::QuotaObject { metadata, spec: (**spec).clone(), status };
+                    self.treasury.hear(News::Quota(Box::new(object)), now);
+                }
+            },
             Write::Charges { name, version: on, spec, .. } => {
                 if self.refuse_charges {
                     return Err(Failure::Unavailable { message: "not today".into() });
