@@ -23,7 +23,7 @@ use crate::wire::{Meta, Watched};
 pub use charges::{GpuCharges, GpuChargesSpec};
 pub use entry::{GpuBudgetEntry, GpuBudgetEntrySpec};
 pub use quota::{GpuQuota, GpuQuotaSpec, GpuQuotaStatus};
-pub use read::{BudgetTerms, Period, Unit, read_amount, read_budget, read_quota};
+pub use read::{BudgetTerms, Period, Unit, from_resource_quota, read_amount, read_budget, read_quota};
 pub use spec::{BudgetSpec, ClusterGpuBudget, ClusterGpuBudgetSpec, GpuBudget, GpuBudgetSpec};
 pub use status::{BudgetStatus, State};
 

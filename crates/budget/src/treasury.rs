@@ -25,7 +25,6 @@ use divvy_core::budget::{AccountKey, Accounting, Price};
 use divvy_core::id::{Namespace, NodeName, PodUid};
 use divvy_core::keys;
 use divvy_core::time::Time;
-use divvy_dialects::DialectConfig;
 
 use crate::calendar::Calendars;
 use crate::facts::PodFacts;
@@ -81,8 +80,8 @@ pub struct Treasury {
     /// Classes that were written and have not come back by the watch yet.
     classing: BTreeMap<PodUid, (Class, Time)>,
     class: Class,
-    /// How manifests are read.
-    dialects: DialectConfig,
+    /// The policy in force.
+    policy: Arc<ClusterPolicy>,
     /// What models cost about which a budget says nothing.
     prices: Vec<(Arc<str>, Price)>,
     complete: BTreeSet<Kind>,
@@ -108,7 +107,7 @@ impl Treasury {
             stopping: BTreeMap::new(),
             classing: BTreeMap::new(),
             class: Class::Guarantee,
-            dialects: DialectConfig::default(),
+            policy: Arc::default(),
             prices: Vec::new(),
             complete: BTreeSet::new(),
         }
@@ -180,7 +179,7 @@ impl Treasury {
             News::Pod(facts) => self.pod(*facts, now),
             News::PodGone(uid) => self.pod_gone(&uid, now),
             News::Page(page) => self.page(&page, now),
-            News::Policy(policy) => self.policy(&policy),
+            News::Policy(policy) => self.policy(policy),
             News::Complete(kind) => {
                 self.complete.insert(kind);
             }
@@ -188,9 +187,9 @@ impl Treasury {
     }
 
     /// The policy is like this now: budgets without prices of their own are read anew.
-    fn policy(&mut self, policy: &ClusterPolicy) {
+    fn policy(&mut self, policy: Arc<ClusterPolicy>) {
         self.class = policy.scheduling.class;
-        self.dialects = policy.dialects.clone();
+        self.policy = policy.clone();
         if self.prices == policy.prices {
             return;
         }

@@ -1,15 +1,18 @@
 //! What a budget's or a quota's words mean to the core. Every mistake is told at once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use divvy_core::budget::{self, Amount, Carry, CostRule, OnExhaustion, Price, Prices, Reference, Refunds, Terms};
 use divvy_core::quota::{Amounts, Limit, Quota};
 use divvy_core::units::{Bytes, Share};
+use divvy_dialects::QuotaKeys;
 use jiff::tz::TimeZone;
 
 use super::length;
-use super::quota::{AmountsSpec, GpuQuotaSpec, WhenExceeded};
+use super::quota::{AmountsSpec, GpuQuotaSpec, LimitSpec, WhenExceeded};
 use super::spec::{Action, Basis, BudgetSpec, Every, Measure};
+use crate::policy::ClusterPolicy;
 
 /// What a budget counts in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,6 +228,17 @@ fn bytes(text: &str) -> Option<Bytes> {
     let ok = text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_alphanumeric());
     let amount = crate::quantity::units(text);
     (ok && (amount > 0 || text.starts_with('0'))).then_some(Bytes(amount))
+}
+
+/// What a ResourceQuota (`spec.hard`) that speaks HAMi's words says in ours.
+pub fn from_resource_quota(hard: &BTreeMap<String, String>, policy: &ClusterPolicy) -> Option<GpuQuotaSpec> {
+    let keys = QuotaKeys::read(hard, &policy.dialects)?;
+    let limit = LimitSpec {
+        memory: keys.memory_mib.map(|mib| format!("{mib}Mi")),
+        share: keys.share.map(|share| u32::try_from(share).unwrap_or(u32::MAX)),
+        ..LimitSpec::default()
+    };
+    Some(GpuQuotaSpec { limits: vec![limit], ..GpuQuotaSpec::default() })
 }
 
 /// Reads a quota, or tells all that is wrong with it.

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use divvy_api::budget::GpuQuotaSpec;
-use divvy_api::budget::quota::LimitSpec;
+use divvy_api::budget::{GpuQuotaSpec, from_resource_quota};
 use divvy_core::id::Namespace;
-use divvy_dialects::QuotaKeys;
 
 use super::Treasury;
 use crate::write::Write;
@@ -20,7 +18,7 @@ impl Treasury {
         let wanted: BTreeMap<&(Namespace, String), GpuQuotaSpec> = self
             .resource_quotas
             .iter()
-            .filter_map(|(key, hard)| Some((key, spec(QuotaKeys::read(hard, &self.dialects)?))))
+            .filter_map(|(key, hard)| Some((key, from_resource_quota(hard, &self.policy)?)))
             .collect();
         let copy = |(namespace, name): &(Namespace, String), spec: Option<GpuQuotaSpec>| Write::QuotaCopy {
             namespace: namespace.clone(),
@@ -37,13 +35,4 @@ impl Treasury {
         let due = due.map(|(key, spec)| copy(key, Some(spec.clone())));
         due.chain(left.map(|(key, _)| copy(key, None))).collect()
     }
-}
-
-fn spec(keys: QuotaKeys) -> GpuQuotaSpec {
-    let limit = LimitSpec {
-        memory: keys.memory_mib.map(|mib| format!("{mib}Mi")),
-        share: keys.share.map(|share| u32::try_from(share).unwrap_or(u32::MAX)),
-        ..LimitSpec::default()
-    };
-    GpuQuotaSpec { limits: vec![limit], ..GpuQuotaSpec::default() }
 }
