@@ -7,6 +7,7 @@ use crate::id::DeviceId;
 use crate::kind::{Kinds, Want};
 use crate::kubegpu;
 use crate::ledger::{Book, Charge, charge, charge_of};
+use crate::quota::Quota;
 use crate::reason::{DeviceShortfall, NodeReason, Obstacle};
 use crate::snapshot::NodeState;
 use crate::time::Time;
@@ -35,6 +36,8 @@ pub struct Terms<'a> {
     pub max_tasks: Option<u32>,
     /// A container that books no time is refused where all time is booked (vGPU's and HAMi's rule).
     pub time_for_all: bool,
+    /// The quotas of the pod's namespace: which models it may use.
+    pub quotas: &'a [Quota],
     /// Devices of this node that are kept for others.
     pub kept: &'a [(usize, crate::id::PodKey)],
 }
@@ -287,6 +290,9 @@ impl<'a> Trial<'a> {
     ) -> Result<Slice, Obstacle> {
         let (info, book) = (&self.devices()[device], self.book(device));
         suitable(self.ask, info)?;
+        if info.kind != DeviceKind::Nic && !self.terms.quotas.iter().all(|quota| quota.allows_model(&info.model)) {
+            return Err(Obstacle::NotInQuota);
+        }
         if let Some((_, holder)) = self.terms.kept.iter().find(|(d, _)| *d == device) {
             return Err(Obstacle::Reserved { holder: holder.clone() });
         }

@@ -173,7 +173,9 @@ impl<'a> Attempt<'a> {
     }
 
     fn terms(&self, kept: Option<&'a KeptNode>, time_for_all: bool) -> Terms<'a> {
-        Terms { max_tasks: self.policy.max_tasks, time_for_all, kept: kept.map_or(&[], |k| &k.devices) }
+        // Models that are barred are not to be had by taking back what was lent, either.
+        let quotas = self.snapshot.surroundings().quotas.of(&self.pod.key.namespace);
+        Terms { max_tasks: self.policy.max_tasks, time_for_all, quotas, kept: kept.map_or(&[], |k| &k.devices) }
     }
 
     /// The best node, by asking all of them; or what they said.

@@ -171,8 +171,19 @@ pub struct Quota {
     pub pools: Vec<Arc<str>>,
     /// Its limits.
     pub limits: Vec<Limit>,
+    /// Only devices of models that a limit names may be held.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub only_named: bool,
     /// Pods that would exceed it now are let in and wait, instead of being refused.
     pub waits: bool,
+}
+
+impl Quota {
+    /// May devices of this model be held?
+    pub fn allows_model(&self, model: &Model) -> bool {
+        let names = |part: &Arc<str>| ModelPattern::Part(part.clone()).accepts(model.as_str());
+        !self.only_named || self.limits.iter().any(|limit| limit.model.as_ref().is_some_and(names))
+    }
 }
 
 /// All quotas, by namespace.

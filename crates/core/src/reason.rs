@@ -30,6 +30,8 @@ pub enum Obstacle {
     Cordoned,
     /// Its model is not one the pod accepts.
     Model,
+    /// Its model is none that the namespace's quota names.
+    NotInQuota,
     /// The pod named other devices, or this one as unwanted.
     NotNamed,
     /// None of the ways of isolation the pod accepts is to be had on it.
@@ -334,6 +336,7 @@ impl fmt::Display for Obstacle {
             Obstacle::Unhealthy { because } => write!(f, "unhealthy ({because})"),
             Obstacle::Cordoned => f.write_str("cordoned"),
             Obstacle::Model => f.write_str("another model"),
+            Obstacle::NotInQuota => f.write_str("of a model that the quota does not name"),
             Obstacle::NotNamed => f.write_str("not among the devices named"),
             Obstacle::Isolation { .. } => f.write_str("no accepted isolation"),
             Obstacle::Memory { want, free } => write!(f, "{want} of memory wanted, {free} free"),

@@ -41,6 +41,9 @@ pub struct GpuQuotaSpec {
     /// `refuse` (the default): a pod that exceeds it now is refused when it is created. `wait`: it is let in and waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when_exceeded: Option<WhenExceeded>,
+    /// Devices of models that no limit names: `allow` (the default) or `refuse`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_models: Option<OtherModels>,
     /// The limits; each holds.
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(validation = Rule::new("self.all(l, has(l.devices) || has(l.share) || has(l.memory))").message("a limit names devices, share or memory"))]
@@ -56,6 +59,16 @@ pub enum WhenExceeded {
     Refuse,
     /// It waits.
     Wait,
+}
+
+/// What becomes of pods on devices of models that no limit names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OtherModels {
+    /// They are placed there.
+    Allow,
+    /// They are not.
+    Refuse,
 }
 
 /// How much may be held of some devices.

@@ -10,7 +10,7 @@ use divvy_dialects::QuotaKeys;
 use jiff::tz::TimeZone;
 
 use super::length;
-use super::quota::{AmountsSpec, GpuQuotaSpec, LimitSpec, WhenExceeded};
+use super::quota::{AmountsSpec, GpuQuotaSpec, LimitSpec, OtherModels, WhenExceeded};
 use super::spec::{Action, Basis, BudgetSpec, Every, Measure};
 use crate::policy::ClusterPolicy;
 
@@ -273,6 +273,7 @@ pub fn read_quota(name: &str, spec: &GpuQuotaSpec) -> Result<Quota, Vec<String>>
         cohort: spec.cohort.as_deref().map(Arc::from),
         pools: spec.pools.iter().map(|pool| Arc::from(pool.as_str())).collect(),
         limits,
+        only_named: spec.other_models == Some(OtherModels::Refuse),
         waits: spec.when_exceeded == Some(WhenExceeded::Wait),
     })
 }

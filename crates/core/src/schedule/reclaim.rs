@@ -154,6 +154,34 @@ mod tests {
         assert_eq!(plan(&snapshot).0, ["foo/more p"]);
     }
 
+    /// With gpu-admission a namespace with a quota has no other models than those it names.
+    #[test]
+    fn tk_24_a_quota_may_keep_a_namespace_to_the_models_it_names() {
+        let text = "node m gpu=4:16Gi:M40
+                    node p gpu=4:16Gi:P100
+                    pod foo/held on m dev=0 share=600
+                    wait foo/more share=500 at=1
+                    wait bar/other share=1000 at=2";
+        let with_others_refused = |text: &str| {
+            let mut snapshot = with_quota(cluster(text), &[("foo", 1000, None, Some("m40"))]);
+            let quotas = &mut snapshot.surroundings_mut().quotas.0;
+            quotas.values_mut().flatten().for_each(|quota| quota.only_named = true);
+            snapshot
+        };
+        let (binds, _, waits) = plan(&with_others_refused(text));
+        assert_eq!(binds.len(), 1, "{binds:?}");
+        assert!(binds[0].starts_with("bar/other"), "other namespaces do not mind: {binds:?}");
+        assert!(waits[0].contains("of a model that the quota names") && waits[0].contains("quota q"), "{waits:?}");
+        assert_eq!(plan(&with_others_refused(&text.replace("share=500", "share=400"))).0[0], "foo/more m");
+        // On a node with both, the card is chosen among those that are allowed.
+        let mixed = "node a gpu=1:16Gi:P100+1:16Gi:M40
+                     wait foo/one share=100 at=1";
+        let snapshot = with_others_refused(mixed);
+        let plan = schedule(&snapshot, &Policy::only(Placement::Binpack), Time::seconds(1000));
+        let grant = plan.binds[0].grant.as_ref().unwrap();
+        assert_eq!(grant.containers[0].slices[0].device.as_str(), "a-1");
+    }
+
     #[test]
     fn a_quota_holds_within_one_plan_too() {
         let text = "node a gpu=4
