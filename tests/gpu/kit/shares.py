@@ -138,7 +138,9 @@ class Stage:
     def shared(self, parts, seconds=10, label="", sum_asked=True):
         """`parts`: kind, request, limit."""
         kinds = [kind for kind, *_ in parts]
-        asked = [request for _, request, _ in parts]
+        # Where more is promised than there is, everybody has the same part of it.
+        promised = max(1000, sum(request for _, request, _ in parts))
+        asked = [request * 1000 / promised for _, request, _ in parts]
         hard = all(request == limit for _, request, limit in parts)
         case = f"{label or ('hard' if hard else 'shared')} " + " + ".join(f"{kind} {request / 10:g}" for kind, request, _ in parts)
 
@@ -372,6 +374,8 @@ def run(book, deadline, only):
         stage.shared([("long", 100, 1000), ("long", 900, 1000)], 8)
         costs.launch_cost(stage)
         costs.boundary_cost(stage)
+        for kind in ("mm", "small", "resnet"):
+            stage.shared([(kind, 900, 1000), (kind, 600, 1000)], 8, label="promised 1.5 times")
         for kind in ("graph", "decode"):
             costs.overhead(stage, kind)
         stage.lone("small", 300)
