@@ -79,7 +79,7 @@ fn comes_to(what: &str, wanted: std::ops::Range<u64>, mut measured: impl FnMut()
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn container(root: &Path, name: &str) -> Container {
     Container { name: name.into(), dir: root.join(name) }
