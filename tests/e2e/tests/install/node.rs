@@ -168,9 +168,10 @@ fn fraction() -> Value {
     })
 }
 
-/// Replaces the agent while pods keep coming: none of them is lost, though no slots are here for a while, and the kubelet turns away for
-/// good whom it meets then. Nobody would make these pods anew.
-fn arrivals_outlive_the_agent(admin: &Kubectl, space: &Kubectl) {
+/// Replaces a part of Divvy while pods keep coming: none of them is refused or lost. While the agent goes no slots are here for a while, and
+/// the kubelet turns away for good whom it meets then; while a controller goes the API server may still ask its webhook. Nobody would
+/// make these pods anew.
+fn arrivals_outlive(part: &str, admin: &Kubectl, space: &Kubectl) {
     let arrival = |name: &str| {
         let mut pod = fraction();
         pod["metadata"]["name"] = json!(name);
@@ -179,14 +180,15 @@ fn arrivals_outlive_the_agent(admin: &Kubectl, space: &Kubectl) {
             json!({(keys::GPU_SHARE): "1", (keys::GPU_MEMORY): "64Mi"});
         pod.to_string()
     };
+    let kind = part.split('/').next().unwrap();
     let arrived = thread::scope(|scope| {
         let replacing = scope.spawn(|| {
-            admin.in_namespace(NAMESPACE).say(&["rollout", "restart", "daemonset/divvy-agent"]).unwrap();
+            admin.in_namespace(NAMESPACE).say(&["rollout", "restart", part]).unwrap();
             all_ready(admin);
         });
         let mut arrived = Vec::new();
         while !replacing.is_finished() {
-            let name = format!("arrival-{}", arrived.len());
+            let name = format!("{kind}-{}", arrived.len());
             space.create(&arrival(&name)).unwrap();
             arrived.push(name);
             // A node has room for a hundred or so.
@@ -200,7 +202,7 @@ fn arrivals_outlive_the_agent(admin: &Kubectl, space: &Kubectl) {
         let pod = space.wait("pod", name, SOON, ended).unwrap_or_else(|e| panic!("{e:#}\n{}", space.story()));
         assert_eq!(pod["status"]["phase"], "Succeeded", "{name}: {}", pod["status"]);
     }
-    println!("{} pods arrived while the agent was replaced, and each of them ran", arrived.len());
+    println!("{} pods arrived while {part} was replaced, and each of them ran", arrived.len());
 }
 
 /// What the dashboard's pod answers to the owner of a token.
@@ -308,7 +310,8 @@ fn helm_installs_upgrades_and_removes_while_a_gpu_loop_runs_on() {
     assert!(!same("agent") && !same("controller"), "the upgrade replaced nothing: {before:?} {after:?}");
     assert!(same("keeper"), "an upgrade leaves the keeper alone: {before:?} {after:?}");
     goes_on(&cluster, Duration::from_secs(1));
-    arrivals_outlive_the_agent(admin, &space);
+    arrivals_outlive("daemonset/divvy-agent", admin, &space);
+    arrivals_outlive("deployment/divvy", admin, &space);
 
     let removal = longest_pause(&cluster, || {
         helm(Some(&kubeconfig), &["uninstall", "divvy", "--namespace", NAMESPACE, "--wait"]);
