@@ -10,7 +10,9 @@ mod storage;
 
 pub use meta::{Meta, Owner};
 pub use node::{Condition, Node, NodeSpec, NodeStatus, Taint};
-pub use pod::{Container, ContainerStatus, Gate, Pod, PodCondition, PodSpec, PodStatus, Port, Resources, Volume};
+pub use pod::{
+    Container, ContainerStatus, FinishedPod, Gate, Pod, PodCondition, PodSpec, PodStatus, Port, Resources, Volume,
+};
 pub use storage::{
     Claim, ClaimSpec, ClaimStatus, CsiDriver, CsiDriverDetails, CsiDriverObject, CsiLimit, CsiNode, CsiNodeSpec,
     DisruptionBudget, DisruptionBudgetSpec, DisruptionBudgetStatus, NamespaceObject, PersistentVolume, PriorityClass,
@@ -28,6 +30,8 @@ pub trait Watched: DeserializeOwned + Clone + Send + Sync + 'static {
     const PATH: &'static str;
     /// Restricts what is listed and watched, in the API's field-selector words.
     const FIELDS: Option<&'static str> = None;
+    /// The same, in the words of label selectors.
+    const LABELS: Option<&'static str> = None;
     /// The API server need not know this kind (a custom resource that is not installed): then there are none.
     const OPTIONAL: bool = false;
 
@@ -50,6 +54,16 @@ impl Watched for PolicyObject {
 
     fn meta(&self) -> &Meta {
         &self.metadata
+    }
+}
+
+impl Watched for FinishedPod {
+    const PATH: &'static str = Pod::PATH;
+    const FIELDS: Option<&'static str> = Some("status.phase=Succeeded");
+    const LABELS: Option<&'static str> = Some(divvy_core::keys::GANG_MEMBER);
+
+    fn meta(&self) -> &Meta {
+        &self.0.metadata
     }
 }
 

@@ -12,6 +12,7 @@ use divvy_api::{policy, wire};
 use divvy_core::id::{Namespace, NodeName, PodUid};
 use divvy_core::labels::Labels;
 use divvy_core::node::Node;
+use divvy_core::pod::Pod;
 use divvy_core::quota::Quota;
 use divvy_core::snapshot::DisruptionBudget;
 use divvy_core::volume::{Claim, ClaimKey, StorageCapacity, StorageClass, Volume};
@@ -27,6 +28,10 @@ pub enum Change {
     Pod(Box<PodSeen>),
     /// A pod is gone, or has ended.
     PodGone(PodUid),
+    /// A member of a gang ended well.
+    Finished(Box<Pod>),
+    /// A pod of a gang that ended well is no longer kept.
+    FinishedGone(PodUid),
     /// A node is like this now. Where its inventory is unusable it has no devices, and the problem says why.
     Node(Box<Node>, Option<InventoryProblem>),
     /// A node is gone.
@@ -81,6 +86,8 @@ pub enum StorageChange {
 pub enum Kind {
     /// Pods.
     Pods,
+    /// Pods of gangs that ended well.
+    Finished,
     /// Nodes.
     Nodes,
     /// Namespaces.
@@ -107,8 +114,9 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Pods,
+        Kind::Finished,
         Kind::Nodes,
         Kind::Namespaces,
         Kind::Budgets,
@@ -161,6 +169,14 @@ pub fn watches(feed: Feed, to: mpsc::Sender<Change>) -> Vec<(&'static str, impl 
         wire::Pod,
         move |pod: wire::Pod| Some(Change::Pod(Box::new(reader.read(pod)))),
         |gone: Gone| Some(Change::PodGone(PodUid::from(gone.uid)))
+    );
+    watch!(
+        "watch finished pods",
+        Kind::Finished,
+        never.clone(),
+        wire::FinishedPod,
+        |pod: wire::FinishedPod| Some(Change::Finished(Box::new(convert::pod(pod.0, |_| false).pod))),
+        |gone: Gone| Some(Change::FinishedGone(PodUid::from(gone.uid)))
     );
     watch!(
         "watch nodes",

@@ -118,10 +118,7 @@ async fn list<T: Watched, C>(
     let mut before = std::mem::take(known);
     let mut next = String::new();
     loop {
-        let mut path = format!("{}?limit={PAGE}", T::PATH);
-        if let Some(fields) = T::FIELDS {
-            path.push_str(&format!("&fieldSelector={}", escaped(fields)));
-        }
+        let mut path = format!("{}?limit={PAGE}{}", T::PATH, selectors::<T>());
         if !next.is_empty() {
             path.push_str(&format!("&continue={}", escaped(&next)));
         }
@@ -181,13 +178,11 @@ async fn watch_once<T: Watched, C>(
     turn: &mut (impl FnMut(Seen<T>) -> Option<C> + Send),
     known: &mut HashMap<String, Gone>,
 ) -> Result<(), Failure> {
-    let mut path = format!(
-        "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}",
-        T::PATH
+    let path = format!(
+        "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}{}",
+        T::PATH,
+        selectors::<T>()
     );
-    if let Some(fields) = T::FIELDS {
-        path.push_str(&format!("&fieldSelector={}", escaped(fields)));
-    }
     let request = Request::get(path).body(Vec::new()).map_err(|e| Failure::Unavailable { message: e.to_string() })?;
     let events = client.request_events::<T>(request).await.map_err(failure)?;
     tokio::pin!(events);
@@ -219,6 +214,12 @@ async fn watch_once<T: Watched, C>(
     }
 }
 
+/// What restricts a list or a watch of this kind, as further words of its query.
+pub fn selectors<T: Watched>() -> String {
+    let word = |name: &str, said: Option<&str>| said.map_or(String::new(), |said| format!("&{name}={}", escaped(said)));
+    word("fieldSelector", T::FIELDS) + &word("labelSelector", T::LABELS)
+}
+
 async fn tell<C>(to: &mpsc::Sender<C>, change: Option<C>) {
     if let Some(change) = change {
         // A closed receiver ends the loop at its next turn.
@@ -227,7 +228,7 @@ async fn tell<C>(to: &mpsc::Sender<C>, change: Option<C>) {
 }
 
 /// Percent-encoding of the few characters that occur in selectors and continue tokens.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -253,7 +253,7 @@ fn compare_slice(
 fn broken_gangs(snapshot: &Snapshot, bound: &BTreeMap<GangKey, Vec<&Pod>>) -> Vec<Violation> {
     let broken = |(gang, new): (&GangKey, &Vec<&Pod>)| {
         let running = snapshot.gang(gang).filter(|(_, member)| member.pod().bound().is_some()).count();
-        let too_few = running + new.len() < GangTerms::of(snapshot, gang).min as usize;
+        let too_few = running + new.len() < GangTerms::of(snapshot, gang).needed() as usize;
         (too_few && new.iter().any(|pod| waits_for_gang(pod))).then(|| Violation::BrokenGang { gang: gang.clone() })
     };
     bound.iter().filter_map(broken).collect()

@@ -14,6 +14,7 @@ pub mod audit;
 pub mod budget;
 pub mod cells;
 pub mod device;
+pub mod finished;
 pub mod fit;
 pub mod grant;
 mod hash;

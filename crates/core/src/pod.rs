@@ -37,6 +37,9 @@ pub struct Pod {
     /// Its class now (budgets change it); absent leaves it to the ask, and then to the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
+    /// Of a member of a gang: the uid of the controller that would replace it (a Job, a StatefulSet).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub controller: Option<Arc<str>>,
     /// When it was created, or first came to us: waiting is counted from here.
     #[serde(default)]
     pub created: Time,
@@ -87,6 +90,7 @@ impl Pod {
             ask: None,
             mistakes: Vec::new(),
             class: None,
+            controller: None,
             created: Time::default(),
             state: State::Waiting,
         }

@@ -188,6 +188,16 @@ impl Snapshot {
         }
     }
 
+    /// A pod has ended well. Is that news to its gang? What nodes answer does not depend on it.
+    pub fn finish(&mut self, pod: &Pod) -> bool {
+        self.surroundings.finished.put(pod)
+    }
+
+    /// A pod that had ended well is no longer kept.
+    pub fn forget_finished(&mut self, uid: &PodUid) {
+        self.surroundings.finished.remove(uid);
+    }
+
     fn insert(&mut self, ix: PodIx, pod: Pod) {
         if let Some(gang) = pod.gang() {
             self.gangs.entry(gang).or_default().insert(ix);

@@ -44,6 +44,8 @@ pub enum When {
 struct Group {
     waiting: Vec<PodIx>,
     running: u32,
+    /// Of its gang, how many have done their work.
+    done: u32,
     min: u32,
 }
 
@@ -51,14 +53,14 @@ impl Group {
     fn of(snapshot: &Snapshot, ix: PodIx) -> Group {
         let pod = snapshot.pod_at(ix).map(|state| state.pod());
         let gang = pod.filter(|pod| waits_for_gang(pod)).and_then(|pod| pod.gang());
-        let Some(key) = gang else { return Group { waiting: vec![ix], running: 0, min: 1 } };
+        let Some(key) = gang else { return Group { waiting: vec![ix], running: 0, done: 0, min: 1 } };
         let terms = GangTerms::of(snapshot, &key);
         let (waiting, running): (Vec<_>, Vec<_>) = snapshot
             .gang(&key)
             .filter(|(_, m)| m.pod().bound().is_some() || terms.objection(m.pod()).is_none())
             .partition(|(_, m)| m.pod().bound().is_none());
         let waiting = waiting.into_iter().map(|(ix, _)| ix).collect();
-        Group { waiting, running: running.len() as u32, min: terms.min }
+        Group { waiting, running: running.len() as u32, done: terms.done, min: terms.needed() }
     }
 }
 
@@ -171,7 +173,7 @@ fn gang_reason(bench: &mut Bench<'_>, snapshot: &Snapshot, ix: PodIx, group: &Gr
     let Some(gang) = snapshot.pod_at(ix).and_then(|state| state.pod().gang()) else { return none() };
     let have = group.running + group.waiting.len() as u32;
     if have < group.min {
-        return Reason::GangIncomplete { gang, have, want: group.min };
+        return Reason::GangIncomplete { gang, have: have + group.done, want: group.min + group.done };
     }
     Reason::GangDoesNotFit { gang, fit: bench.fit(group), want: group.min }
 }

@@ -112,6 +112,8 @@ impl Board {
                 self.touched.remove(&name);
                 self.gone.insert(name, self.version);
             }
+            Change::Finished(pod) => drop(self.snapshot.finish(&pod)),
+            Change::FinishedGone(uid) => self.snapshot.forget_finished(&uid),
             Change::Policy(_, Ok(policy)) => self.policy = policy,
             Change::Namespace(name, _) => drop(self.spaces.insert(name)),
             Change::NamespaceGone(name) => drop(self.spaces.remove(&name)),

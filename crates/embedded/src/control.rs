@@ -74,7 +74,7 @@ impl ControlPlane {
             }
             for target in looks {
                 let found = self.cluster.lock().look(&target).map(|pod| self.reader.read(pod));
-                self.world.looked_at(&target, Ok(found), now);
+                self.world.looked_at(&target, Ok(found.map(Box::new)), now);
             }
         }
     }

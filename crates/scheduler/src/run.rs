@@ -82,7 +82,7 @@ pub struct Scheduler<E> {
 
 enum Done {
     Effect { effect: Effect, outcome: Result<(), Failure>, seconds: f64 },
-    Look { target: Target, found: Result<Option<PodSeen>, Failure> },
+    Look { target: Target, found: Result<Option<Box<PodSeen>>, Failure> },
 }
 
 struct Loop<E> {
@@ -374,7 +374,7 @@ impl<E: Effects> Loop<E> {
         for target in looks {
             let (effects, reader) = (self.parts.effects.clone(), self.parts.reader.clone());
             self.work.spawn(async move {
-                let found = effects.look(&target).await.map(|pod| pod.map(|pod| reader.read(pod)));
+                let found = effects.look(&target).await.map(|pod| pod.map(|pod| Box::new(reader.read(pod))));
                 Done::Look { target, found }
             });
         }

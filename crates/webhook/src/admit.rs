@@ -120,8 +120,11 @@ fn patch(pod: &Value, ask: &GpuAsk, hints: &Hints, settings: &Settings) -> Patch
             patch.set(&path, json!({"exec": {"command": hint.command}}));
         }
     }
-    if ask.gang.is_some() && matches!(settings.placed_by, PlacedBy::KubeScheduler { .. }) {
-        gate(&mut patch);
+    if ask.gang.is_some() {
+        patch.set(&["metadata", "labels", keys::GANG_MEMBER], json!("true"));
+        if matches!(settings.placed_by, PlacedBy::KubeScheduler { .. }) {
+            gate(&mut patch);
+        }
     }
     patch
 }

@@ -66,6 +66,7 @@ pub fn pod(mut wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
             terminating: meta.deletion_timestamp.is_some(),
         }),
     };
+    let controller = ask.as_ref().and_then(|ask| ask.gang.as_ref()).and_then(|_| controller(&meta.owner_references));
     let explained = wire.status.conditions.iter().find(|c| c.kind == "PodScheduled" && c.status == "False");
     PodSeen {
         version: meta.resource_version,
@@ -85,6 +86,7 @@ pub fn pod(mut wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
             ask: ask.map(Arc::new),
             mistakes: Vec::new(),
             class: meta.annotations.get(keys::CLASS_NOW).and_then(|text| class(text)),
+            controller,
             created: time(None, meta.creation_timestamp),
             state,
         },
@@ -118,6 +120,10 @@ fn read<T: serde::de::DeserializeOwned>(text: Option<&String>) -> (Option<T>, Op
         Some(Ok(value)) => (Some(value), None),
         Some(Err(error)) => (None, Some(error.to_string())),
     }
+}
+
+fn controller(owners: &[wire::Owner]) -> Option<Arc<str>> {
+    owners.iter().find(|owner| owner.controller).map(|owner| owner.uid.as_str().into())
 }
 
 fn class(text: &str) -> Option<Class> {

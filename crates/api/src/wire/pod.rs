@@ -22,6 +22,11 @@ pub struct Pod {
     pub status: PodStatus,
 }
 
+/// A pod of a gang that has ended well.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(transparent)]
+pub struct FinishedPod(pub Pod);
+
 /// What a pod wants, as far as placing it goes.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -33,6 +33,8 @@ pub struct Terms {
     pub min: u32,
     /// How many members it will have, as the most generous of them says.
     pub size: u32,
+    /// How many have done their work already: nobody waits for them again.
+    pub done: u32,
     kind: Kind,
 }
 
@@ -49,19 +51,25 @@ impl Terms {
     /// The terms of this gang, by what its members say of it.
     pub fn of(snapshot: &Snapshot, key: &GangKey) -> Terms {
         let mut members: Vec<&Pod> = snapshot.gang(key).map(|(_, member)| member.pod()).filter(|p| gates(p)).collect();
+        let done = snapshot.surroundings().finished.beside(key, members.iter().copied());
         members.sort_by_key(|pod| (pod.created, &pod.key));
         let said: Vec<(&GpuAsk, &Gang)> = members.into_iter().filter_map(declared).collect();
         let size = said.iter().map(|(_, gang)| gang.size).max().unwrap_or(0);
         let most = said.iter().map(|(_, gang)| gang.min).max().unwrap_or(0);
         match said.first() {
             Some((first, gang)) if said.iter().all(|(ask, _)| ask.dialect == Dialect::Kubeshare) => {
-                Terms { min: gang.min, size, kind: Kind::Loose { priority: first.priority } }
+                Terms { min: gang.min, size, done, kind: Kind::Loose { priority: first.priority } }
             }
             _ => {
                 let agree = said.iter().all(|(_, gang)| (gang.size, gang.min) == (size, most));
-                Terms { min: most, size, kind: Kind::Strict { agree } }
+                Terms { min: most, size, done, kind: Kind::Strict { agree } }
             }
         }
+    }
+
+    /// How many must hold their places together now.
+    pub fn needed(&self) -> u32 {
+        self.min.saturating_sub(self.done)
     }
 
     /// Why this member cannot be placed with the others, whatever room there is.
@@ -86,16 +94,18 @@ impl Terms {
 }
 
 impl Round<'_> {
-    /// Places a gang: as many members as there is room for, if they are enough together with those that run already.
+    /// Places a gang: as many members as there is room for, if they are enough together with those that run already, or have done
+    /// their work.
     pub(super) fn gang(&mut self, key: &GangKey, members: &[PodIx]) {
         let terms = Terms::of(self.snapshot, key);
         let waiting = &self.without_odd(key, &terms, members)[..];
         let counts = |pod: &Pod| pod.bound().is_some() || terms.objection(pod).is_none();
         let all: Vec<&Pod> = self.snapshot.gang(key).map(|(_, m)| m.pod()).filter(|pod| counts(pod)).collect();
         let running = all.iter().filter(|pod| pod.bound().is_some()).count() as u32;
-        let (have, min) = (all.len() as u32, terms.min);
+        let (have, min) = (all.len() as u32, terms.needed());
         if have < min {
-            return self.wait_all(waiting, |_| Reason::GangIncomplete { gang: key.clone(), have, want: min });
+            let (have, want) = (have + terms.done, terms.min);
+            return self.wait_all(waiting, |_| Reason::GangIncomplete { gang: key.clone(), have, want });
         }
         let kept = self.take_keepings(waiting);
         let checkpoint = self.snapshot.checkpoint();

@@ -110,7 +110,9 @@ impl Round<'_> {
                 .filter(|(_, member)| member.pod().bound().is_some())
                 .map(|(ix, _)| ix)
                 .collect();
-            if bound.len() <= gang.min as usize {
+            let members = bound.iter().filter_map(|ix| self.snapshot.pod_at(*ix)).map(|state| state.pod());
+            let done = self.snapshot.surroundings().finished.beside(&key, members);
+            if bound.len() <= gang.min.saturating_sub(done) as usize {
                 pods = bound;
             }
         }

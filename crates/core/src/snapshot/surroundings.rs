@@ -1,10 +1,11 @@
-//! What else bears on placing: volumes, budgets, quotas, and what namespaces are called.
+//! What else bears on placing: volumes, budgets, quotas, who has done its work, and what namespaces are called.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::finished::Finished;
 use crate::id::Namespace;
 use crate::labels::{Labels, Selector};
 use crate::pod::Pod;
@@ -30,6 +31,9 @@ pub struct Surroundings {
     pub budgets: Vec<DisruptionBudget>,
     /// How much namespaces may hold at once.
     pub quotas: Quotas,
+    /// Members of gangs that have done their work.
+    #[serde(skip_serializing_if = "Finished::is_empty")]
+    pub finished: Finished,
 }
 
 /// JSON has only texts as names in a map; claims are a list there.

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use divvy_core::ask::GpuAsk;
 use divvy_core::audit::audit;
 use divvy_core::grant::Grant;
-use divvy_core::id::{NodeName, PodKey};
+use divvy_core::id::NodeName;
 use divvy_core::keys::*;
-use divvy_core::pod::{Pod as Placed, State};
+use divvy_core::pod::Pod as Placed;
 use divvy_core::policy::Policy;
 use divvy_core::schedule::schedule;
 use divvy_core::snapshot::Snapshot;
@@ -44,17 +44,7 @@ fn everything() -> Snapshot {
 
 /// Waits for nothing but a place.
 fn waiting(name: &str, ask: GpuAsk) -> Placed {
-    Placed {
-        uid: name.into(),
-        key: PodKey::new("default", name),
-        labels: Default::default(),
-        spec: Default::default(),
-        ask: Some(ask.into()),
-        mistakes: Vec::new(),
-        class: None,
-        created: Time(0),
-        state: State::Waiting,
-    }
+    Placed { uid: name.into(), ask: Some(ask.into()), ..Placed::new("default", name) }
 }
 
 /// Where a pod like this goes on the cluster of everything, as many of them as its gang needs.

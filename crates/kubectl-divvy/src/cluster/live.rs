@@ -5,6 +5,7 @@ use divvy_api::policy::{ClusterPolicy, GpuPolicySpec, NAME};
 use divvy_api::reader::PodReader;
 use divvy_api::wire::{self, Watched};
 use divvy_cluster::Failure;
+use divvy_cluster::watch::{escaped, selectors};
 use divvy_core::id::Namespace;
 use divvy_core::keys;
 use divvy_core::snapshot::{Record, Surroundings};
@@ -16,12 +17,8 @@ use serde_json::Value;
 
 use super::{File, NodeNote};
 
-/// Everything of a kind, page by page.
-pub(crate) async fn list<T: DeserializeOwned>(
-    client: &Client,
-    path: &str,
-    fields: Option<&str>,
-) -> Result<Vec<T>, Failure> {
+/// Everything of a kind that these selectors leave, page by page.
+async fn list<T: DeserializeOwned>(client: &Client, path: &str, selectors: &str) -> Result<Vec<T>, Failure> {
     #[derive(Deserialize)]
     struct Page<T> {
         #[serde(default)]
@@ -36,11 +33,9 @@ pub(crate) async fn list<T: DeserializeOwned>(
     }
     let (mut all, mut next) = (Vec::new(), String::new());
     loop {
-        let mut page = format!("{path}?limit=500");
-        for (name, value) in [("fieldSelector", fields.unwrap_or_default()), ("continue", &next)] {
-            if !value.is_empty() {
-                page.push_str(&format!("&{name}={}", escaped(value)));
-            }
+        let mut page = format!("{path}?limit=500{selectors}");
+        if !next.is_empty() {
+            page.push_str(&format!("&continue={}", escaped(&next)));
         }
         let Page { metadata, items } = divvy_cluster::get::<Page<T>>(client, &page).await?;
         all.extend(items);
@@ -53,24 +48,22 @@ pub(crate) async fn list<T: DeserializeOwned>(
 
 /// Everything of a kind that may not exist here, or that we may not see: then none, and a note.
 pub(crate) async fn list_or_none<T: DeserializeOwned>(client: &Client, path: &str) -> Result<Vec<T>, Failure> {
-    match list(client, path, None).await {
-        Ok(all) => Ok(all),
+    if_any(list(client, path, "").await)
+}
+
+async fn all<T: Watched>(client: &Client) -> Result<Vec<T>, Failure> {
+    if_any(list(client, T::PATH, &selectors::<T>()).await)
+}
+
+fn if_any<T>(listed: Result<Vec<T>, Failure>) -> Result<Vec<T>, Failure> {
+    match listed {
         Err(Failure::Gone) => Ok(Vec::new()),
         Err(Failure::Refused { code: 401 | 403, message }) => {
             anstream::eprintln!("note: left out of the answer: {message}");
             Ok(Vec::new())
         }
-        Err(failure) => Err(failure),
+        listed => listed,
     }
-}
-
-async fn all<T: Watched>(client: &Client) -> Result<Vec<T>, Failure> {
-    list_or_none(client, T::PATH).await
-}
-
-fn escaped(text: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.~".contains(&b);
-    text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
 }
 
 /// The cluster as it is now.
@@ -81,7 +74,7 @@ pub(crate) async fn gather(client: &Client) -> anyhow::Result<File> {
     let dialects = ClusterPolicy::read(&policy).map(|p| p.dialects).unwrap_or_default();
     reader.set(dialects.clone());
     let mut file = File { v: File::VERSION, taken_at: now(), policy, ..File::default() };
-    let raw_nodes: Vec<Value> = list(client, wire::Node::PATH, None).await?;
+    let raw_nodes: Vec<Value> = list(client, wire::Node::PATH, "").await?;
     let limits: Vec<wire::CsiNode> = all(client).await?;
     let mut record = Record { v: Record::VERSION, ..Record::default() };
     for raw in &raw_nodes {
@@ -97,7 +90,7 @@ pub(crate) async fn gather(client: &Client) -> anyhow::Result<File> {
         }
         record.nodes.push(node);
     }
-    for pod in list::<wire::Pod>(client, wire::Pod::PATH, wire::Pod::FIELDS).await? {
+    for pod in list::<wire::Pod>(client, wire::Pod::PATH, &selectors::<wire::Pod>()).await? {
         let seen = reader.read(pod);
         let ours = seen.scheduler == keys::SCHEDULER || dialects.is_our_scheduler(&seen.scheduler);
         // As the scheduler does: what others place, and what is about to go without ever having had a node, is not ours.
@@ -134,6 +127,9 @@ async fn surroundings(client: &Client) -> Result<Surroundings, Failure> {
         let mut class = convert::storage_class(class, false);
         class.tracks_capacity = class.provisioner.as_ref().is_some_and(|driver| tracks(driver));
         around.classes.insert(class.name.clone(), class);
+    }
+    for pod in all::<wire::FinishedPod>(client).await? {
+        around.finished.put(&convert::pod(pod.0, |_| false).pod);
     }
     around.capacities = all::<wire::StorageCapacity>(client).await?.into_iter().map(convert::capacity).collect();
     around.budgets = all::<wire::DisruptionBudget>(client).await?.into_iter().map(convert::budget).collect();

@@ -23,6 +23,14 @@ impl World {
         match change {
             Change::Pod(seen) => self.pod(*seen, now),
             Change::PodGone(uid) => self.pod_gone(&uid),
+            Change::Finished(pod) => {
+                if self.snapshot.finish(&pod)
+                    && let Some(gang) = pod.gang()
+                {
+                    self.wake_gang(&gang);
+                }
+            }
+            Change::FinishedGone(uid) => self.snapshot.forget_finished(&uid),
             Change::Node(node, problem) => self.node(*node, problem, now),
             Change::NodeGone(name) => {
                 self.notes.remove(&name);

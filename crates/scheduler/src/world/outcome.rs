@@ -77,7 +77,7 @@ impl World {
     }
 
     /// What a pod in doubt looks like.
-    pub fn looked_at(&mut self, target: &Target, found: Result<Option<PodSeen>, Failure>, now: Time) {
+    pub fn looked_at(&mut self, target: &Target, found: Result<Option<Box<PodSeen>>, Failure>, now: Time) {
         match found {
             Err(failure) => {
                 tracing::warn!(pod = %target.pod, %failure, "cannot look at the pod; it keeps its place until we can");
@@ -89,14 +89,14 @@ impl World {
                 }
             }
             Ok(None) => self.apply(Change::PodGone(target.uid.clone()), now),
-            Ok(Some(seen)) if seen.pod.bound().is_some() => self.apply(Change::Pod(Box::new(seen)), now),
+            Ok(Some(seen)) if seen.pod.bound().is_some() => self.apply(Change::Pod(seen), now),
             Ok(Some(seen)) => {
                 self.unplace(&target.uid);
                 if let Some(entry) = self.entries.get_mut(&target.uid) {
                     entry.stand = if entry.ours { Stand::Asleep } else { Stand::Theirs };
                     entry.version.clone_from(&seen.version);
                 }
-                self.apply(Change::Pod(Box::new(seen)), now);
+                self.apply(Change::Pod(seen), now);
                 self.wake(&target.uid);
             }
         }

@@ -132,7 +132,7 @@ fn a_conflict_is_looked_at_and_the_pod_tried_on_its_new_version() {
     assert_eq!(looks.len(), 1);
     assert!(decide(&mut world).is_empty(), "nothing is decided about a pod in doubt");
     let found = PodReader::default().read(serde_json::from_value(pod("a", 9, 300, json!({}))).unwrap());
-    world.looked_at(&looks[0], Ok(Some(found)), Time(3));
+    world.looked_at(&looks[0], Ok(Some(Box::new(found))), Time(3));
     let effects = decide(&mut world);
     assert_eq!(binds(&effects)[0].version, "9");
 }
@@ -152,7 +152,7 @@ fn a_lost_answer_keeps_the_place_until_it_is_known_what_happened() {
     let looks = world.take_looks();
     let bound = as_bound(pod(&name, 7, 1000, json!({})), &bind, 8);
     let found = PodReader::default().read(serde_json::from_value(bound).unwrap());
-    world.looked_at(&looks[0], Ok(Some(found)), Time(4));
+    world.looked_at(&looks[0], Ok(Some(Box::new(found))), Time(4));
     assert!(!world.entries().contains_key(&bind.target.uid));
     assert!(binds(&decide(&mut world)).is_empty());
 }
@@ -475,6 +475,35 @@ fn a_gang_that_was_whole_and_lost_members_waits_for_their_successors() {
     world.tick(Time(100_000));
     world.tick(Time(200_000));
     assert!(evictions(&world.take_effects()).is_empty());
+}
+
+/// Three of a Job's gang have ended well, and the fourth failed: its successor runs. One of a Job that runs once more does not.
+#[test]
+fn ks_17_who_comes_after_members_that_ended_well_waits_for_nobody_and_a_new_run_starts_together() {
+    let of_job = |name: &str, job: &str| {
+        let mut pod = member(name, "1970-01-01T00:00:00Z");
+        pod["metadata"]["ownerReferences"] = json!([{"kind": "Job", "name": "j", "uid": job, "controller": true}]);
+        pod
+    };
+    let finished = |pod: Value| {
+        Change::Finished(Box::new(divvy_api::convert::pod(serde_json::from_value(pod).unwrap(), |_| false).pod))
+    };
+    let mut world = world(1);
+    for name in ["a", "b"] {
+        world.apply(finished(of_job(name, "job")), Time(1));
+    }
+    world.apply(seen(of_job("again", "job")), Time(2));
+    let effects = decide(&mut world);
+    assert!(binds(&effects).is_empty());
+    let told =
+        |effect: &Effect| matches!(effect, Effect::Explain(explain) if explain.message.contains("has 3 of 4 members"));
+    assert!(effects.iter().any(told), "{effects:?}");
+    world.apply(finished(of_job("c", "job")), Time(3));
+    assert_eq!(binds(&decide(&mut world)).len(), 1, "three have ended well, and it is the fourth");
+    world.apply(finished(of_job("again", "job")), Time(4));
+    world.apply(Change::PodGone("uid-again".into()), Time(4));
+    world.apply(seen(of_job("new", "job, once more")), Time(5));
+    assert!(binds(&decide(&mut world)).is_empty());
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl World {
     /// gone: for it the others wait as long as they like.
     fn part_of(&self, gang: &GangKey) -> Option<Part> {
         let terms = GangTerms::of(&self.snapshot, gang);
-        let mut part = Part { bound: Vec::new(), have: 0, min: terms.min, size: terms.size };
+        let mut part = Part { bound: Vec::new(), have: 0, min: terms.needed(), size: terms.size };
         let (mut first_bound, mut first_created) = (Time(u64::MAX), Time(u64::MAX));
         for (_, member) in self.snapshot.gang(gang) {
             let pod = member.pod();

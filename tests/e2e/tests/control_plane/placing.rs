@@ -76,6 +76,39 @@ fn a_gang_starts_when_all_of_it_fits_and_not_before() {
 }
 
 #[test]
+fn ks_17_a_successor_in_a_gang_does_not_wait_for_members_that_ended_well() {
+    SHARED.simulate_as("again", 1, 2, &["--model", "Again-2"]);
+    let space = SHARED.cluster.namespace("again").unwrap();
+    let member = |name: &str| {
+        let mut pod = whole(name, 1);
+        pod["metadata"]["annotations"] =
+            json!({(keys::GANG): "again", (keys::GANG_SIZE): "2", (keys::GPU_MODEL): "Again-2"});
+        pod
+    };
+    let ends = |name: &str, phase: &str| {
+        let status = json!({"status": {"phase": phase}}).to_string();
+        space.say(&["patch", "pod", name, "--subresource=status", "--type=merge", "--patch", &status]).unwrap();
+    };
+    for name in ["m0", "m1"] {
+        space.create(&member(name).to_string()).unwrap();
+    }
+    ["m0", "m1"].iter().for_each(|name| drop(wait_bound(&space, name)));
+    ends("m1", "Failed");
+    space.create(&member("m1-again").to_string()).unwrap();
+    wait_bound(&space, "m1-again");
+    ends("m1-again", "Failed");
+    ends("m0", "Succeeded");
+    space.create(&member("m1-once-more").to_string()).unwrap();
+    wait_bound(&space, "m1-once-more");
+    // Those that failed have done nothing.
+    ends("m1-once-more", "Failed");
+    space.say(&["delete", "pod", "m0", "--wait=false"]).unwrap();
+    space.create(&member("m1-alone").to_string()).unwrap();
+    let message = wait_unschedulable(&space, "m1-alone");
+    assert!(message.contains("has 1 of 2 members"), "{message}");
+}
+
+#[test]
 fn a_terminating_pod_holds_its_device_until_its_containers_are_gone() {
     SHARED.simulate_as("slow", 1, 1, &["--model", "Slow-1"]);
     let space = SHARED.cluster.namespace("slow").unwrap();
