@@ -84,7 +84,7 @@ pub const USER_ANNOTATIONS: [&str; 15] = [
 ];
 /// What only Divvy writes: a pod that brings one of these at creation is refused.
 pub const INTERNAL: &[&str] =
-    &[ASK, GRANT, GRANT_OVERRIDE, CLASS_NOW, INVENTORY, CORDON, NODE_OPT_IN, SLOT, AGENT, JOURNAL_CUT];
+    &[ASK, GRANT, GRANT_OVERRIDE, CLASS_NOW, INVENTORY, CORDON, NODE_OPT_IN, SLOT, AGENT, JOURNAL_CUT, GANG_MEMBER];
 
 // --- Kubernetes' own ---
 /// On anything: the copy of itself that `kubectl apply` leaves behind.

@@ -270,7 +270,11 @@ pub(crate) fn refuse_internal(
         }
         mistakes.push(Mistake::about(DIALECT, Field::annotation(key), &value, "is not a user's to write", mend));
     }
+    let in_gang = been_here && draft.is_some_and(|draft| draft.ask.gang.is_some());
     for key in pod.label_keys().filter(|key| keys::INTERNAL.contains(key)) {
+        if in_gang && key == keys::GANG_MEMBER {
+            continue;
+        }
         mistakes.push(Mistake::at(DIALECT, Field::label(key), "is not a user's to write", mend));
     }
     for container in pod.containers() {

@@ -143,8 +143,17 @@ fn in_front_of_kube_scheduler_a_gang_waits_behind_a_gate() {
     let gated = admitted(&pod, &settings);
     assert_eq!(gated["spec"]["schedulingGates"], json!([{"name": keys::GANG_GATE}]));
     assert_eq!(gated["spec"]["schedulerName"], "default-scheduler");
-    assert_eq!(mutate(&request(gated), &json!({}), &settings), Verdict::allow());
-    assert!(admitted(&pod, &Settings::default())["spec"].get("schedulingGates").is_none());
+    assert_eq!(mutate(&request(gated.clone()), &json!({}), &settings), Verdict::allow());
+    let plain = admitted(&pod, &Settings::default());
+    assert!(plain["spec"].get("schedulingGates").is_none());
+    // Those that have ended are found again by a label, which nobody else writes.
+    assert_eq!(
+        (&gated["metadata"]["labels"], &plain["metadata"]["labels"]),
+        (&json!({(keys::GANG_MEMBER): "true"}), &json!({(keys::GANG_MEMBER): "true"}))
+    );
+    pod["metadata"]["labels"] = json!({(keys::GANG_MEMBER): "true"});
+    let said = format!("{:?}", mutate(&request(pod), &json!({}), &Settings::default()));
+    assert!(said.contains("is not a user's to write"), "{said}");
 }
 
 #[test]
