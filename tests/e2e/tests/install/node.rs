@@ -183,8 +183,16 @@ fn arrivals_outlive(part: &str, admin: &Kubectl, space: &Kubectl) {
     let kind = part.split('/').next().unwrap();
     let arrived = thread::scope(|scope| {
         let replacing = scope.spawn(|| {
-            admin.in_namespace(NAMESPACE).say(&["rollout", "restart", part]).unwrap();
+            let system = admin.in_namespace(NAMESPACE);
+            system.say(&["rollout", "restart", part]).unwrap();
             all_ready(admin);
+            eventually("those that were replaced are gone", SOON, || {
+                let going =
+                    system.list("pods")?.iter().filter(|pod| pod["metadata"]["deletionTimestamp"].is_string()).count();
+                ensure!(going == 0, "{going} are still here");
+                Ok(())
+            })
+            .unwrap();
         });
         let mut arrived = Vec::new();
         while !replacing.is_finished() {
