@@ -10,9 +10,11 @@ def main():
     stage, only = sys.argv[1] if len(sys.argv) > 1 else "1", sys.argv[2:]
     deadline = time.monotonic() + float(os.environ.get("BUDGET", "520"))
     book = results.Book(os.environ.get("RESULTS", "/tmp/divvy-gpu-results.jsonl"))
+    if stage == "promises":
+        return book.print_promises()
     module = {"1": "shares", "2": "memory", "3": "models"}.get(stage)
     if module is None:
-        sys.exit("usage: run 1|2|3 [case...]")
+        sys.exit("usage: run 1|2|3 [case...], or run promises")
     try:
         __import__(module).run(book, deadline, only)
     finally:

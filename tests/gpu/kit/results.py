@@ -3,6 +3,25 @@ Of two lines about the same case the later counts. Those marked "before", from e
 import json
 import os
 
+# What is promised, where the promise alone does not say.
+ABOUT = {
+    "each at least its request - 2 points of its lone rate": "pairs that leave the card gaps: speed of each",
+    ">= 98 %": "such pairs: work of both, of the unmanaged pair's",
+    "time within 2 points over all, 5 in each second": "pairs and fours that fill the card: time of each",
+    "as exact as time: within 2 points": "such pairs: work of each",
+    ">= 99 %": "such pairs: work of all, of the unmanaged ones'",
+    "<= 3": "such pairs: points between time booked and kernels counted",
+    "limits within 2 points of time": "hard limits, two programs",
+    "within 2 points of time": "hard limits, one program",
+    "within 3 points": "time that is metered, of the card's own counters",
+    "<= 1 %": "speed lost to the library, alone",
+    "<= 25 ns between boundaries": "a launch, longer by",
+    "0 wrong": "answers of the memory limit, way by way",
+    "total 10, OutOfMemoryError near 10 GiB, and again": "frameworks in 10 GiB",
+    "every stream moves within 1 s": "the arbiter is killed or stopped",
+    "starts and lets the program through": "profilers and sanitizers",
+}
+
 
 class Book:
     def __init__(self, path):
@@ -38,6 +57,22 @@ class Book:
 
     def all_hold(self):
         return all(row["holds"] is not False for row in self.rows)
+
+    def print_promises(self):
+        """How often each promise was asked for and held, as Markdown. Those that one row alone is about are told together."""
+        asked = [row for row in self.rows if row["holds"] is not None]
+        alike = {}
+        for row in asked:
+            alike.setdefault(row["promised"], []).append(row)
+        told = list(ABOUT)
+        groups = [(p, rows) for p, rows in alike.items() if len(rows) > 1]
+        groups.sort(key=lambda group: told.index(group[0]) if group[0] in told else len(told))
+        groups.append(("each its own", [rows[0] for rows in alike.values() if len(rows) == 1]))
+        print("| about | promised | asked | holds | does not |\n|---|---|---|---|---|")
+        for promise, rows in groups + [("", asked)]:
+            about = ABOUT.get(promise, "all" if rows is asked else "other questions")
+            broken = [row["case"] for row in rows if not row["holds"]]
+            print(f"| {about} | {promise} | {len(rows)} | {len(rows) - len(broken)} | {', '.join(broken)} |")
 
     def print_table(self):
         if not self.rows:
