@@ -45,6 +45,8 @@ pub struct Container {
     pub name: String,
     /// The folder with its gate and ledger.
     pub dir: PathBuf,
+    /// It is done before the others of its pod begin: what it was promised is promised again to them.
+    pub is_init: bool,
 }
 
 /// How the arbiter works.

@@ -32,8 +32,17 @@ pub struct Hold {
     keeper: Option<PathBuf>,
 }
 
-/// One container's folder, by who it is.
-pub type Place = (PodUid, ContainerName, PathBuf);
+/// One container's folder, and who it is.
+pub struct Place {
+    /// Its pod.
+    pub pod: PodUid,
+    /// Its name.
+    pub name: ContainerName,
+    /// Is it done before the others of its pod begin?
+    pub is_init: bool,
+    /// Its folder.
+    pub dir: PathBuf,
+}
 
 impl Hold {
     /// Starts with nobody to hold. `keeper` says whether to start a keeper where none runs; `report` hears what the library in a
@@ -55,10 +64,14 @@ impl Hold {
 
     /// These are all the containers there are.
     pub fn update(&self, places: &[Place]) {
-        let containers: Vec<Container> =
-            places.iter().map(|(uid, name, dir)| Container { name: account(uid, name), dir: dir.clone() }).collect();
+        let container = |place: &Place| Container {
+            name: account(&place.pod, &place.name),
+            dir: place.dir.clone(),
+            is_init: place.is_init,
+        };
+        let containers: Vec<Container> = places.iter().map(container).collect();
         self.arbiter.set_containers(&containers);
-        self.registry.set_containers(places.iter().map(|(.., dir)| dir.clone()).collect());
+        self.registry.set_containers(places.iter().map(|place| place.dir.clone()).collect());
         self.see_to_keeper();
     }
 

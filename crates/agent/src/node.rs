@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use divvy_api::policy::Offer;
+use divvy_core::ask::Role;
 use divvy_core::device::{Device, Health, Isolation};
 use divvy_core::grant::{Grant, Slice};
 use divvy_core::id::{ContainerName, DeviceId, PodUid};
@@ -510,10 +511,17 @@ impl Node {
 
     /// Every container with pages of every pod that holds something here.
     pub fn places(&self) -> Vec<Place> {
-        let holders: Vec<PodUid> = self.state().ledger.holders().keys().cloned().collect();
-        let of = |uid: &PodUid| {
-            let uid = uid.clone();
-            self.home.containers_of(&uid).into_iter().map(move |(name, dir)| (uid.clone(), name, dir))
+        let holders: Vec<(PodUid, Vec<ContainerName>)> = {
+            let state = self.state();
+            let first = |grant: &Grant| {
+                let init = grant.containers.iter().filter(|container| container.role == Role::Init);
+                init.map(|container| container.name.clone()).collect()
+            };
+            state.ledger.holders().iter().map(|(uid, holder)| (uid.clone(), first(&holder.grant))).collect()
+        };
+        let of = |(pod, first): &(PodUid, Vec<ContainerName>)| -> Vec<Place> {
+            let place = |(name, dir)| Place { pod: pod.clone(), is_init: first.contains(&name), name, dir };
+            self.home.containers_of(pod).into_iter().map(place).collect()
         };
         holders.iter().flat_map(of).collect()
     }

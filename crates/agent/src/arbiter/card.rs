@@ -217,7 +217,8 @@ impl Group {
 
     /// What each tenant may use, beside what the others may.
     fn share_out(&mut self) {
-        let promised = Promised::sum(self.tenants.iter().flat_map(|(tenant, _)| tenant.promised()));
+        let beside = self.tenants.iter().filter(|(tenant, _)| tenant.is_beside_others());
+        let promised = Promised::sum(beside.flat_map(|(tenant, _)| tenant.promised()));
         for (tenant, id) in &self.tenants {
             let shares = tenant.shares();
             let request = promised.keep(shares.request, tenant.promised().map(|(card, _)| card));
@@ -314,4 +315,26 @@ impl Group {
 fn static_turn(now: Ns, request: u32) -> bool {
     const CYCLE: Ns = 100_000_000;
     now % CYCLE < CYCLE / 1000 * u64::from(request.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{container, played};
+    use super::*;
+
+    #[test]
+    fn time_that_is_promised_again_after_an_init_container_is_promised_once() {
+        let root = tempfile::tempdir().unwrap();
+        let names = ["init", "main", "other"];
+        let _pages = names.map(|name| played(&root.path().join(name), &["one"], 500, 1000));
+        let mut group = Group::new(vec!["one".into()], Settings::default(), Accounts::default());
+        let mut requests = |is_init: bool| {
+            let of = |name: &str| Container { is_init: is_init && name == "init", ..container(root.path(), name) };
+            group.replace(&names.map(of));
+            let request = |(_, id): &(Tenant, TenantId)| group.domain.shares(*id).unwrap().request;
+            group.tenants.iter().map(request).collect::<Vec<_>>()
+        };
+        assert_eq!(requests(true), [500, 500, 500], "it is done before the others of its pod begin");
+        assert_eq!(requests(false), [333, 333, 333], "three of 500 at once are more than there is");
+    }
 }

@@ -97,8 +97,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         });
     }
     let mut spec = read(&args.tenants)?;
-    let containers =
-        spec.keys().map(|name| Container { name: name.clone(), dir: args.dir.join(name) }).collect::<Vec<_>>();
+    let containers = spec
+        .keys()
+        .map(|name| Container { name: name.clone(), dir: args.dir.join(name), is_init: false })
+        .collect::<Vec<_>>();
     for container in &containers {
         prepare(container, spec[&container.name], args)?;
     }

@@ -25,6 +25,7 @@ pub(super) struct Tenant {
     ledger: Option<Guarded<Ledger>>,
     generation: u64,
     pub(super) config: ContainerConfig,
+    is_init: bool,
     /// What had been booked when these pages were opened: books go on where they stopped.
     base: Vec<Booked>,
     hints: Vec<ChunkHint>,
@@ -49,6 +50,7 @@ impl Tenant {
             ledger,
             generation,
             config,
+            is_init: container.is_init,
             base,
             hints,
         })
@@ -86,6 +88,11 @@ impl Tenant {
     /// What it was promised of each card.
     pub(super) fn promised(&self) -> impl Iterator<Item = (&str, u32)> {
         self.gated().map(|d| (d.id.as_str(), d.share_request))
+    }
+
+    /// Is that promised beside what the others were? An init container that is done keeps its pages as long as its pod is there.
+    pub(super) fn is_beside_others(&self) -> bool {
+        !self.is_init
     }
 
     fn gated(&self) -> impl Iterator<Item = &DeviceConfig> {

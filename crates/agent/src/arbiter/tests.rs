@@ -11,7 +11,7 @@ use super::*;
 use crate::nonsense::{Nonsense, Socket};
 
 /// A container whose program is played by the test, and whose card completes what its gate lets through.
-struct Played {
+pub(super) struct Played {
     gate: GateWriter,
     ledger: Guarded<Ledger>,
     streams: Vec<StreamId>,
@@ -19,7 +19,7 @@ struct Played {
     busy_us: u64,
 }
 
-fn played(dir: &Path, cards: &[&str], request: u32, limit: u32) -> Played {
+pub(super) fn played(dir: &Path, cards: &[&str], request: u32, limit: u32) -> Played {
     std::fs::create_dir_all(dir).unwrap();
     let device = |id: &&str| DeviceConfig {
         id: (*id).into(),
@@ -81,8 +81,8 @@ fn comes_to(what: &str, wanted: std::ops::Range<u64>, mut measured: impl FnMut()
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn container(root: &Path, name: &str) -> Container {
-    Container { name: name.into(), dir: root.join(name) }
+pub(super) fn container(root: &Path, name: &str) -> Container {
+    Container { name: name.into(), dir: root.join(name), is_init: false }
 }
 
 /// A card that runs whoever is open, a millisecond per unit; ends after `time`.

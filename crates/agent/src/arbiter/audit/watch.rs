@@ -116,7 +116,7 @@ pub async fn run(
             if search {
                 places = looking.places();
             }
-            let containers: Vec<PathBuf> = places.iter().map(|(.., dir)| dir.clone()).collect();
+            let containers: Vec<PathBuf> = places.iter().map(|place| place.dir.clone()).collect();
             // Who is in no container of ours is counted where devices are looked at.
             let whose = |pid| identify(pid).map_or(Whose::Elsewhere, Whose::Container);
             let (found, said) = look(&mut audit, &containers, &looking.providers, whose);
@@ -127,7 +127,7 @@ pub async fn run(
         tools = back;
         for finding in &found {
             policy.apply(finding);
-            let of = |dir: &Path| tools.2.iter().find(|(.., place)| place == dir).map(|(uid, ..)| uid);
+            let of = |dir: &Path| tools.2.iter().find(|place| place.dir == dir).map(|place| &place.pod);
             if let Some(pod) = finding.container.as_deref().and_then(of).and_then(|uid| node.pods.get(uid)) {
                 events.warn_pod(&pod, "GrantExceeded", &format!("{}: {}", finding.device, finding.what));
             }
