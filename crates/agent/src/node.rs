@@ -30,6 +30,7 @@ use crate::library::Shelf;
 use crate::offer::Offers;
 use crate::pods::{PodView, Pods};
 use crate::promise::{self, Ground};
+use crate::resize;
 use crate::runtime::Running;
 use divvy_dialects::Emulation;
 
@@ -239,10 +240,11 @@ impl Node {
     /// Offers so much of the devices from now on.
     pub fn set_offer(&self, offer: Offer) {
         let mut state = self.state();
-        let offers = state.offers.map_or(Offers::first(offer), |offers| offers.next(offer, crate::settle::now()));
-        if state.offers == Some(offers) {
-            return;
-        }
+        let offers = match &state.offers {
+            None => Offers::first(offer),
+            Some(offers) if offers.now == offer => return,
+            Some(offers) => offers.clone().next(offer, crate::settle::now()),
+        };
         // Before anybody can read of it: an agent that is started anew judges by what this one offered.
         if let Err(error) = self.home.remember_offers(&offers) {
             tracing::error!(%error, "cannot write down how much of the devices may be promised");
@@ -330,8 +332,9 @@ impl Node {
     /// Changes what a pod holds, in the ledger and in the pages of its containers, or says why not.
     pub fn resize(&self, pod: &PodView, grant: &Grant) -> Result<(), Refusal> {
         let mut state = self.state();
-        let judged = state.judged(grant.at);
         let State { devices, foreign, ledger, .. } = &mut *state;
+        let held = ledger.holders().get(&pod.uid).filter(|holder| holder.left_behind.is_none());
+        let judged = resize::by_growth(devices, held.map(|holder| &holder.grant), grant);
         ledger.admit(&pod.uid, &pod.pod, grant, &judged, foreign)?;
         let (devices, holder) = (devices.clone(), ledger.holders().get(&pod.uid).cloned());
         drop(state);

@@ -20,30 +20,49 @@ use crate::node::Node;
 /// How long after a change a scheduler may still go by what it read before it, and how far its clock may be ahead of ours.
 const LATE: u64 = 10_000;
 
+/// How many former offers are remembered. One that a later one exceeded is not among them: this many are only ever lowered in a row.
+const MOST: usize = 16;
+
 /// What is offered, and what was before: pods that were bound then may be on their way for as long as their images take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offers {
     /// What is offered.
     pub now: Offer,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     before: Option<(Offer, Time)>,
+    /// Those before that, the oldest first. Apart from `before`, which is all that agents of former versions write and read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    earlier: Vec<(Offer, Time)>,
 }
 
 impl Offers {
     /// The first offer.
     pub fn first(now: Offer) -> Offers {
-        Offers { now, before: None }
+        Offers { now, before: None, earlier: Vec::new() }
     }
 
     /// The next offer.
     pub fn next(self, next: Offer, at: Time) -> Offers {
-        if next == self.now { self } else { Offers { now: next, before: Some((self.now, at)) } }
+        if next == self.now {
+            return self;
+        }
+        // Where a later one allowed as much, an earlier one adds nothing: a policy that goes up and down fills no list.
+        let adds = |(offer, until): &(Offer, Time)| self.now.or_more(*offer) != self.now || *until > at;
+        let mut earlier: Vec<(Offer, Time)> = self.past().filter(adds).collect();
+        earlier.drain(..earlier.len().saturating_sub(MOST - 1));
+        Offers { now: next, before: Some((self.now, at)), earlier }
     }
 
-    /// What a grant that was decided `at` is judged by.
+    /// What was offered, and until when, the oldest first.
+    fn past(&self) -> impl Iterator<Item = (Offer, Time)> {
+        self.earlier.iter().copied().chain(self.before)
+    }
+
+    /// What a grant that was decided `at` is judged by: the most that was offered then or at any time since. Since, because whoever came
+    /// while more was offered may have filled the device, and must not cost those their place who were bound before.
     pub fn at(&self, at: Time) -> Offer {
-        let before = self.before.filter(|(_, until)| at.0 <= until.0.saturating_add(LATE));
-        before.map_or(self.now, |(before, _)| self.now.or_more(before))
+        let since = self.past().filter(|(_, until)| at.0 <= until.0.saturating_add(LATE));
+        since.fold(self.now, |most, (offer, _)| most.or_more(offer))
     }
 }
 
@@ -122,9 +141,63 @@ mod tests {
         assert_eq!(offers.at(Time::seconds(99)), offer(1800));
         assert_eq!(offers.at(Time(100_000 + LATE)), offer(1800), "the scheduler may not have read it yet");
         assert_eq!(offers.at(Time(100_001 + LATE)), offer(1000));
-        assert_eq!(offers.next(offer(1000), Time::seconds(200)), offers, "nothing changed");
+        assert_eq!(offers.clone().next(offer(1000), Time::seconds(200)), offers, "nothing changed");
         let raised = offers.next(offer(2000), Time::seconds(300));
         assert_eq!((raised.at(Time(0)), raised.at(Time::seconds(400))), (offer(2000), offer(2000)));
+    }
+
+    #[test]
+    fn whoever_was_bound_is_let_in_however_often_the_policy_changes_while_its_image_comes() {
+        let lowered =
+            Offers::first(offer(1800)).next(offer(1500), Time::seconds(100)).next(offer(1200), Time::seconds(200));
+        let bound = |seconds| lowered.at(Time::seconds(seconds));
+        assert_eq!((bound(50), bound(150), bound(250)), (offer(1800), offer(1500), offer(1200)));
+        let anew =
+            Offers::first(offer(1800)).next(Offer::default(), Time::seconds(100)).next(offer(1500), Time::seconds(101));
+        assert_eq!((anew.at(Time::seconds(50)), anew.at(Time::seconds(150))), (offer(1800), offer(1500)));
+        // Whoever came while more was offered fills the device; who was bound before them must find its room all the same.
+        let between =
+            Offers::first(offer(1500)).next(offer(1800), Time::seconds(100)).next(offer(1000), Time::seconds(200));
+        assert_eq!((between.at(Time::seconds(50)), between.at(Time::seconds(250))), (offer(1800), offer(1000)));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_the_oldest_and_a_policy_that_goes_up_and_down_makes_nothing_forgotten() {
+        let mut offers = Offers::first(offer(2000));
+        for step in 1..=MOST as u64 + 1 {
+            offers = offers.next(offer(2000 - step as u32), Time::seconds(100 * step));
+        }
+        assert_eq!(offers.past().count(), MOST);
+        assert_eq!(offers.at(Time(0)), offer(1999), "2000 is forgotten, the next is not");
+        let mut offers = Offers::first(offer(2000)).next(offer(1500), Time::seconds(1));
+        for step in 1..100 {
+            offers = offers.next(offer(1000 + step % 2), Time::seconds(100 * u64::from(step)));
+        }
+        assert_eq!((offers.at(Time(0)), offers.at(Time::seconds(50))), (offer(2000), offer(1500)));
+        assert!(offers.past().count() < 5, "{offers:?}");
+    }
+
+    #[test]
+    fn an_agent_that_is_started_anew_remembers_and_one_of_the_version_before_or_after_reads_what_it_knows() {
+        let run = tempfile::tempdir().unwrap();
+        let home = crate::home::Home::open(run.path()).unwrap();
+        let offers =
+            Offers::first(offer(1800)).next(offer(1500), Time::seconds(100)).next(offer(1200), Time::seconds(200));
+        home.remember_offers(&offers).unwrap();
+        assert_eq!(home.offers(), Some(offers.clone()));
+
+        #[derive(Deserialize)]
+        struct Former {
+            now: Offer,
+            before: Option<(Offer, Time)>,
+        }
+        let former: Former = serde_json::from_value(json!(offers)).unwrap();
+        assert_eq!((former.now, former.before), (offer(1200), Some((offer(1500), Time::seconds(200)))));
+
+        let text = r#"{"now":{"memory":1500,"share":1000},"before":[{"memory":1800,"share":1000},100000]}"#;
+        std::fs::write(run.path().join("offers.json"), text).unwrap();
+        let offers = home.offers().unwrap().next(offer(1200), Time::seconds(200));
+        assert_eq!((offers.at(Time::seconds(50)), offers.at(Time::seconds(150))), (offer(1800), offer(1500)));
     }
 
     #[test]

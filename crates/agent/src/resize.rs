@@ -4,16 +4,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use divvy_core::device::Device;
 use divvy_core::grant::{Grant, Slice};
 use divvy_core::id::{ContainerName, DeviceId, PodUid};
 use divvy_core::keys;
-use divvy_core::units::Bytes;
+use divvy_core::units::{Bytes, Share};
 use divvy_service::Stop;
 
 use crate::arbiter::Accounts;
 use crate::events::Events;
 use crate::hold;
-use crate::ledger::Refusal;
+use crate::ledger::{Held, Refusal, peak};
 use crate::node::Node;
 use crate::patches::{Change, Patches};
 use crate::pods::PodView;
@@ -136,6 +137,27 @@ fn judge(old: &Grant, new: &Grant, used: impl Fn(&ContainerName, &DeviceId) -> B
     against
 }
 
+/// The devices as a change from `old` to `new` is judged: by what is offered now, and only where an amount grows. What a pod holds was
+/// promised to it, however little is offered by now; holding less of it is never wrong.
+pub(crate) fn by_growth(devices: &[Device], old: Option<&Grant>, new: &Grant) -> Vec<Device> {
+    let (held, wanted) = (old.map(peak).unwrap_or_default(), peak(new));
+    let judged = |device: &Device| {
+        let on_it = |of: &BTreeMap<DeviceId, Held>| of.get(&device.id).copied().unwrap_or_default();
+        let (was, is, mut device) = (on_it(&held), on_it(&wanted), device.clone());
+        if is.memory <= was.memory {
+            device.bookable_memory = Some(Bytes(u64::MAX));
+        }
+        if is.share <= was.share {
+            device.bookable_share = Some(Share(u32::MAX));
+        }
+        if is.tasks <= was.tasks {
+            device.max_tasks = None;
+        }
+        device
+    };
+    devices.iter().map(judged).collect()
+}
+
 /// A grant in words.
 fn amounts(grant: &Grant) -> String {
     let slice =
@@ -148,7 +170,9 @@ fn amounts(grant: &Grant) -> String {
 
 #[cfg(test)]
 mod tests {
+    use divvy_api::policy::Offer;
     use divvy_core::ask::Role;
+    use proptest::prelude::*;
 
     use super::*;
     use crate::testing;
@@ -167,5 +191,77 @@ mod tests {
         let elsewhere = judge(&grant("G", 4), &grant("H", 4), used(0));
         assert_eq!(elsewhere, ["main would get other devices: amounts can change while it runs, devices cannot"]);
         assert!(!judge(&grant("G", 4), &testing::grant(Vec::new()), used(0)).is_empty());
+    }
+
+    fn pod(name: &str) -> PodView {
+        PodView { uid: name.into(), pod: divvy_core::id::PodKey::new("default", name), ..testing::pod() }
+    }
+
+    /// Of a card of 16 GiB, decided `at`.
+    fn part(gib: u64, share: u32, at: u64) -> Grant {
+        let slice = testing::slice(&"G".into(), Bytes::gib(gib), share);
+        Grant { at, ..testing::grant(vec![testing::container("main", Role::Main, vec![slice])]) }
+    }
+
+    /// Two pods, of 13 and 14 GiB, on a card of 16: 1800 was offered; now it is 1000.
+    fn promised_too_much(dir: &std::path::Path) -> Arc<Node> {
+        let node = testing::node(dir);
+        node.set_devices(vec![vec![Device::gpu("G", 0, "T4", Bytes::gib(16))]], "535".into());
+        node.set_offer(Offer { memory: Share(1800), ..Offer::default() });
+        node.resize(&pod("a"), &part(13, 300, 0)).unwrap();
+        node.resize(&pod("b"), &part(14, 300, 0)).unwrap();
+        node.set_offer(Offer::default());
+        node
+    }
+
+    #[test]
+    fn what_grows_is_judged_by_what_is_offered_now_whenever_the_pod_was_bound() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = promised_too_much(dir.path());
+        for at in [0, u64::MAX] {
+            let refusal = node.resize(&pod("a"), &part(14, 300, at)).unwrap_err();
+            assert_eq!(
+                refusal.to_string(),
+                "G: 14 GiB of memory asked, 2 GiB of 16 GiB free, held by default/b",
+                "decided {at}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_does_not_grow_is_not_objected_to_however_much_of_the_card_was_promised() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = promised_too_much(dir.path());
+        // Nobody remembers any more what was offered when it was bound.
+        let late = u64::MAX;
+        node.resize(&pod("a"), &part(13, 700, late)).unwrap();
+        let refusal = node.resize(&pod("a"), &part(13, 701, late)).unwrap_err();
+        assert_eq!(refusal.to_string(), "G: 0.701 of its time asked, 0.7 free, held by default/b");
+        node.resize(&pod("a"), &part(8, 300, late)).unwrap();
+        let refusal = node.resize(&pod("a"), &part(9, 300, late)).unwrap_err();
+        assert_eq!(refusal.to_string(), "G: 9 GiB of memory asked, 2 GiB of 16 GiB free, held by default/b");
+        node.resize(&pod("b"), &part(8, 200, late)).unwrap();
+        assert_eq!(node.ledger().held()["G"].memory, Bytes::gib(16));
+    }
+
+    proptest! {
+        #[test]
+        fn no_amount_that_grew_was_ever_more_than_was_offered_then(
+            steps in prop::collection::vec((0u8..4, 1u64..16, 1u32..500, 500u32..2000), 1..40),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let node = testing::node(dir.path());
+            node.set_devices(vec![vec![Device::gpu("G", 0, "T4", Bytes::gib(16))]], "535".into());
+            for (name, gib, share, offer) in steps {
+                node.set_offer(Offer { memory: Share(offer), share: Share(offer), tasks: None });
+                let before = node.ledger().held().remove("G").unwrap_or_default();
+                if node.resize(&pod(&format!("p{name}")), &part(gib, share, 0)).is_err() {
+                    continue;
+                }
+                let after = node.ledger().held()["G"];
+                prop_assert!(after.memory <= before.memory.max(Bytes::gib(16).thousandths(Share(offer))));
+                prop_assert!(after.share <= before.share.max(Share(offer)));
+            }
+        }
     }
 }
