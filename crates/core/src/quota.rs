@@ -48,10 +48,10 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What one pod's charge on one device adds. Of a device that is held alone everything is held.
+    /// What one pod's charge on one device adds. Of a device that is held alone everything is held, once, however often it is promised.
     pub fn of(charge: &Charge, device: &Device) -> Usage {
         let (share, memory) = if charge.exclusive {
-            (device.bookable_share(), device.bookable_memory())
+            (device.bookable_share().min(Share::WHOLE), device.bookable_memory().min(device.memory))
         } else {
             (charge.share, charge.memory)
         };

@@ -46,7 +46,12 @@ async fn copy<S: Serialize>(
     });
     match post::<Written>(client, list, &object).await {
         Err(Failure::Conflict { .. }) => {
-            let change = json!([{"op": "replace", "path": "/spec", "value": spec}]);
+            // One that is somebody's own has another label or none: the test fails, and it stays as it is.
+            let labelled = format!("/metadata/labels/{}", label.replace('/', "~1"));
+            let change = json!([
+                {"op": "test", "path": labelled, "value": name},
+                {"op": "replace", "path": "/spec", "value": spec},
+            ]);
             patch(client, &format!("{list}/{name}"), &change).await
         }
         other => other,

@@ -25,8 +25,28 @@ impl DeviceScheduler for Mlu {
         }
         let mut slice = shared_slice(device, inventory, want)?;
         if whole {
-            (slice.memory, slice.memory_limit, slice.exclusive) = (device.bookable_memory(), device.memory, true);
+            let memory = device.bookable_memory();
+            (slice.memory, slice.memory_limit, slice.exclusive) = (memory, memory.max(device.memory), true);
         }
         Ok(slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::{Placement, Policy};
+    use crate::schedule::schedule;
+    use crate::testing::cluster;
+    use crate::time::Time;
+    use crate::units::Bytes;
+
+    #[test]
+    fn a_whole_mlu_is_to_be_had_where_more_memory_is_promised_than_there_is() {
+        let mut snapshot = cluster("node a mlu=1:16Gi:MLU270-S4\nwait p kind=mlu whole");
+        let mut node = snapshot.nodes().next().unwrap().1.node().clone();
+        node.inventory.devices[0].bookable_memory = Some(Bytes::gib(24));
+        snapshot.put_node(node);
+        let plan = schedule(&snapshot, &Policy::only(Placement::Binpack), Time(0));
+        assert_eq!((plan.binds.len(), crate::audit(&snapshot, &plan)), (1, Vec::new()));
     }
 }

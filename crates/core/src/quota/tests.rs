@@ -159,3 +159,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_device_that_is_held_alone_counts_once_however_often_it_is_promised() {
+    let mut node = crate::testing::node("node a gpu=1:16Gi");
+    let device = &mut node.inventory.devices[0];
+    (device.bookable_share, device.bookable_memory) = (Some(Share(2000)), Some(Bytes::gib(24)));
+    let alone = Charge { exclusive: true, ..Charge::default() };
+    let whole = Usage { devices: 1, share: 1000, memory: Bytes::gib(16).0 };
+    assert_eq!(Usage::of(&alone, device), whole);
+    device.bookable_memory = Some(Bytes::gib(15));
+    assert_eq!(Usage::of(&alone, device).memory, Bytes::gib(15).0, "what is kept back is nobody's");
+}
