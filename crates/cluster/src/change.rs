@@ -175,7 +175,12 @@ pub fn watches(feed: Feed, to: mpsc::Sender<Change>) -> Vec<(&'static str, impl 
         Kind::Finished,
         never.clone(),
         wire::FinishedPod,
-        |pod: wire::FinishedPod| Some(Change::Finished(Box::new(convert::pod(pod.0, |_| false).pod))),
+        |pod: wire::FinishedPod| {
+            let seen = convert::pod(pod.0, |_| false);
+            // Whoever was told to go and ended has not done its work, whatever its exit code.
+            let gone = || Change::FinishedGone(seen.pod.uid.clone());
+            Some(if seen.deleting { gone() } else { Change::Finished(Box::new(seen.pod)) })
+        },
         |gone: Gone| Some(Change::FinishedGone(PodUid::from(gone.uid)))
     );
     watch!(

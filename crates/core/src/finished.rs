@@ -41,12 +41,14 @@ impl Finished {
         });
     }
 
-    /// How many of a gang have ended well that belong with these members of it: one controller makes them all, or none does. A Job
-    /// that runs once more under the same gang's name starts together again.
-    pub fn beside<'a>(&self, gang: &GangKey, members: impl Iterator<Item = &'a Pod> + Clone) -> u32 {
+    /// How many of a gang of this size have ended well that belong with these members of it: one controller makes them all, or none
+    /// does. A Job that runs once more under the same gang's name starts together again, and one that has more completions than its
+    /// gang has members does not do without the gang.
+    pub fn beside<'a>(&self, gang: &GangKey, size: u32, members: impl Iterator<Item = &'a Pod> + Clone) -> u32 {
         let Some(finished) = self.0.get(&gang.namespace).and_then(|gangs| gangs.get(&gang.name)) else { return 0 };
         let belongs = |controller: &&Option<Arc<str>>| members.clone().any(|pod| pod.controller == **controller);
-        finished.values().filter(belongs).count() as u32
+        let absent = size.saturating_sub(members.clone().count() as u32);
+        (finished.values().filter(belongs).count() as u32).min(absent)
     }
 }
 
@@ -73,10 +75,12 @@ mod tests {
         assert!(finished.put(&job) && !finished.put(&job), "told twice is known once");
         assert!(finished.put(&pod("c", Some("job"))), "of another gang");
         assert!(!finished.put(&pod("d", None)), "of none");
-        let beside = |finished: &Finished, fellow: &Pod| finished.beside(&gang, std::iter::once(fellow));
+        let beside = |finished: &Finished, fellow: &Pod| finished.beside(&gang, 3, std::iter::once(fellow));
         assert_eq!(beside(&finished, &pod("b", Some("job"))), 1);
         assert_eq!(beside(&finished, &pod("b", Some("job, once more"))), 0);
         assert_eq!(beside(&finished, &pod("b", None)), 0);
+        let fellows = [pod("a", Some("job")), pod("b", Some("job")), pod("c", Some("job"))];
+        assert_eq!(finished.beside(&gang, 3, fellows.iter()), 0, "nobody is missing");
         finished.remove(&job.uid);
         assert_eq!(beside(&finished, &pod("b", Some("job"))), 0);
         assert!(!finished.is_empty(), "the other gang's is kept");

@@ -57,8 +57,9 @@ pub const CONDITION_RESIZED: &str = "divvy.dev/Resized";
 pub const SLOT: &str = "divvy.dev/slot";
 /// The CDI kind of our container edits.
 pub const CDI_KIND: &str = "divvy.dev/slot";
-/// A label of pods that belong to a gang, so that those that have ended can be asked for alone.
-pub const GANG_MEMBER: &str = "divvy.dev/gang-member";
+/// A label of pods that belong to a gang, so that those that have ended can be asked for alone. Not in our own domain: while Divvy is
+/// upgraded the second look at a pod may be that of a webhook which does not know it.
+pub const GANG_MEMBER: &str = "gang.divvy.dev/member";
 /// In a CDI spec: the uid of the pod it was written for.
 pub const CDI_POD: &str = "divvy.dev/pod-uid";
 

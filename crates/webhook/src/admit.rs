@@ -47,10 +47,13 @@ pub fn validate(request: &Request, namespace_labels: &Value, settings: &Settings
             // Between our two looks a budget may have run out or come back; the budget controller puts the class right.
             let settings = settings.with_class_of(pod);
             let missing = patch(pod, &ask, &hints, &settings).into_operations();
-            if missing.is_empty() {
+            // Nor is a member of a gang turned away whom a webhook of before labelled with nothing.
+            let label = format!("/metadata/labels/{}", keys::GANG_MEMBER.replace('/', "~1"));
+            let places: Vec<&str> =
+                missing.iter().filter_map(|op| op["path"].as_str()).filter(|path| !label.starts_with(path)).collect();
+            if places.is_empty() {
                 return Verdict::allow();
             }
-            let places: Vec<&str> = missing.iter().filter_map(|op| op["path"].as_str()).collect();
             Verdict::invalid(format!(
                 "the pod was changed after Divvy's webhook read it: {} is not what its manifest asks for; \
                  another webhook must not touch these fields",

@@ -51,10 +51,10 @@ impl Terms {
     /// The terms of this gang, by what its members say of it.
     pub fn of(snapshot: &Snapshot, key: &GangKey) -> Terms {
         let mut members: Vec<&Pod> = snapshot.gang(key).map(|(_, member)| member.pod()).filter(|p| gates(p)).collect();
-        let done = snapshot.surroundings().finished.beside(key, members.iter().copied());
         members.sort_by_key(|pod| (pod.created, &pod.key));
-        let said: Vec<(&GpuAsk, &Gang)> = members.into_iter().filter_map(declared).collect();
+        let said: Vec<(&GpuAsk, &Gang)> = members.iter().copied().filter_map(declared).collect();
         let size = said.iter().map(|(_, gang)| gang.size).max().unwrap_or(0);
+        let done = snapshot.surroundings().finished.beside(key, size, members.iter().copied());
         let most = said.iter().map(|(_, gang)| gang.min).max().unwrap_or(0);
         match said.first() {
             Some((first, gang)) if said.iter().all(|(ask, _)| ask.dialect == Dialect::Kubeshare) => {

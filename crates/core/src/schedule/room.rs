@@ -111,7 +111,7 @@ impl Round<'_> {
                 .map(|(ix, _)| ix)
                 .collect();
             let members = bound.iter().filter_map(|ix| self.snapshot.pod_at(*ix)).map(|state| state.pod());
-            let done = self.snapshot.surroundings().finished.beside(&key, members);
+            let done = self.snapshot.surroundings().finished.beside(&key, gang.size, members);
             if bound.len() <= gang.min.saturating_sub(done) as usize {
                 pods = bound;
             }
