@@ -143,7 +143,8 @@ impl Book {
         if self.exclusive > 0 {
             return Err(Obstacle::HeldAlone);
         }
-        if charge.exclusive && (self.pods > 0 || charge.tasks > 1) {
+        // Several containers of the pod itself are no company: whether they may be together is asked where they are placed.
+        if charge.exclusive && self.pods > 0 {
             return Err(Obstacle::InUse { tasks: self.tasks });
         }
         let free = self.free_memory();

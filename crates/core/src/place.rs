@@ -266,8 +266,8 @@ pub(crate) fn placer<'a>(placement: &Placement, attempt: &Attempt<'a>) -> Box<dy
         Placement::Kubegpu => Box::new(kubegpu::Kubegpu),
         Placement::Gpushare => Box::new(gpushare::Gpushare::of(attempt.pod)),
         Placement::GpuManager => Box::new(gpu_manager::GpuManager),
-        Placement::Vgpu => Box::new(vgpu::Vgpu),
-        Placement::Hami(settings) => Box::new(hami::HamiPlacer::of(settings)),
+        Placement::Vgpu => Box::new(vgpu::Vgpu { most: attempt.policy.max_tasks }),
+        Placement::Hami(settings) => Box::new(hami::HamiPlacer::of(settings, attempt.policy.max_tasks)),
     }
 }
 

@@ -74,24 +74,21 @@ pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
 }
 
 /// Labels speak for the pod: its first container holds what is booked, the others look on at the same devices under the same limits.
-/// Init containers were given nothing.
+/// Whole GPUs are the pod's alone, whichever of its containers use them. Init containers were given nothing.
 fn spread_over_containers(pod: &PodManifest<'_>, want: &DeviceAsk) -> Vec<ContainerAsk> {
     let onlooker = DeviceAsk {
         memory: MemoryAsk::Nothing,
         memory_limit: Some(want.memory_limit.unwrap_or(want.memory)),
         share: Share::ZERO,
-        exclusive: false,
         ..want.clone()
     };
     let main: Vec<_> = pod.containers().into_iter().filter(|container| container.role == Role::Main).collect();
-    // All time and memory of a device are booked once; "nobody else" would shut the onlookers out.
-    let holder = DeviceAsk { exclusive: want.exclusive && main.len() == 1, ..want.clone() };
     main.iter()
         .enumerate()
         .map(|(n, container)| ContainerAsk {
             name: (*container.name()).into(),
             role: Role::Main,
-            wants: vec![if n == 0 { holder.clone() } else { onlooker.clone() }],
+            wants: vec![if n == 0 { want.clone() } else { onlooker.clone() }],
         })
         .collect()
 }

@@ -49,24 +49,31 @@ fn kubeshare(facts: &Facts<'_>, parts: &[Part<'_>]) -> Vec<Family> {
         let limit = label(keys::KUBESHARE_LIMIT).filter(|_| pod.running && part.container_index == 0)?;
         let name = format!("{}/{}", pod.pod.namespace, pod.pod.name);
         let or = |found: Option<&str>, other: &str| found.unwrap_or(other).to_owned();
+        let group = [keys::KUBESHARE_GROUP, keys::KUBESHARE_POD_GROUP]
+            .into_iter()
+            .find_map(|key| label(key).map(str::trim).filter(|group| !group.is_empty()));
+        // All that the pod's containers see, in the order in which they are told.
+        let own = parts.iter().filter(|p| p.pod.uid == pod.uid && p.container_index == 0);
+        let devices: Vec<&str> =
+            own.filter(|p| p.slice.kind == DeviceKind::Gpu).map(|p| p.slice.device.as_str()).collect();
         let of_pod = labels([
             ("namespace", pod.pod.namespace.to_string()),
             ("pod", pod.pod.name.to_string()),
             ("pod_id", pod.uid.to_string()),
             ("node", facts.node.to_owned()),
-            ("group_name", or(label(keys::KUBESHARE_GROUP), &name)),
+            ("group_name", or(group, &name)),
             ("min_available", or(label(keys::KUBESHARE_MIN_AVAILABLE), "1")),
             ("limit", limit.to_owned()),
             ("request", or(label(keys::KUBESHARE_REQUEST), "0.0")),
             ("memory", or(label(keys::KUBESHARE_MEMORY).or_else(|| pod.annotation(keys::KUBESHARE_MEMORY)), "0")),
             ("cell_id", or(pod.annotation(keys::KUBESHARE_CELL_ID), "")),
-            ("uuid", part.slice.device.to_string()),
+            ("uuid", devices.join(",")),
             ("port", or(pod.annotation(keys::KUBESHARE_PORT), "0")),
         ]);
         Some((of_pod, facts.now))
     };
     let cards = facts.devices.iter().filter(|d| d.kind == DeviceKind::Gpu);
-    // One series per pod: whole GPUs are told by the first.
+    // One series per pod, whose label tells all of its GPUs.
     let first = parts.iter().filter(|p| p.index == 0);
     vec![
         gauge("gpu_capacity", "GPUs of the node, in the labels", cards.map(capacity).collect()),

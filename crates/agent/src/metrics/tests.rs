@@ -83,6 +83,43 @@ fn ks_34_capacity_and_requirement_are_told_in_labels() {
 }
 
 #[test]
+fn ks_34_a_requirement_names_all_devices_of_its_pod_and_its_group_by_either_label() {
+    let device = |n: u32| Device::gpu(format!("GPU-{n}"), n, "Tesla T4", Bytes::gib(16));
+    let slice = |n: u32| testing::slice(&device(n).id, Bytes::gib(16), 1000);
+    let pod = |group: serde_json::Value| {
+        let slices = || vec![slice(2), slice(1)];
+        let containers =
+            ["main", "onlooker"].map(|name| testing::container(name, Role::Main, slices())).into_iter().collect();
+        let mut pod = testing::pod();
+        (pod.grant, pod.running) = (Some(Ok(testing::grant(containers))), true);
+        let mut labels = json!({divvy_core::keys::KUBESHARE_LIMIT: "2", divvy_core::keys::KUBESHARE_REQUEST: "2"});
+        labels.as_object_mut().unwrap().extend(group.as_object().unwrap().clone());
+        pod.manifest = Arc::new(json!({"metadata": {"labels": labels}}));
+        pod
+    };
+    for (group, shown) in [
+        (json!({"sharedgpu/pod_group_name": "b"}), "b"),
+        (json!({"sharedgpu/group_name": "a"}), "a"),
+        (json!({"sharedgpu/pod_group_name": " ", "sharedgpu/group_name": ""}), "default/pod"),
+    ] {
+        let facts = Facts {
+            node: "n",
+            devices: &[device(1), device(2)],
+            usage: &[],
+            ledger: &Ledger::default(),
+            pods: &[Arc::new(pod(group))],
+            accounts: &Accounts::new(),
+            now: 7.0,
+        };
+        let families = emulated::families(&facts);
+        let series = &families.iter().find(|family| family.name == "gpu_requirement").unwrap().series;
+        assert_eq!(series.len(), 1, "one for the pod");
+        let label = |name: &str| series[0].0.0.iter().find(|(key, _)| *key == name).unwrap().1.clone();
+        assert_eq!((label("uuid"), label("group_name")), ("GPU-2,GPU-1".to_owned(), shown.to_owned()));
+    }
+}
+
+#[test]
 fn the_other_systems_dashboards_find_their_names() {
     let text = shown(true);
     let who = r#"pod_name="pod",namespace="default",node="n",container_name="main""#;

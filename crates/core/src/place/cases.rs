@@ -100,6 +100,38 @@ fn fp_14_no_more_tasks_than_a_card_is_split_into() {
     let full: String = (0..10).map(|i| format!("pod t{i} on a dev=0 mem=1Mi\n")).collect();
     check(&by("vgpu"), &format!("node a gpu=1 split=10\n{full}wait p mem=1Mi"), "wait p");
     check(&by("vgpu"), &format!("node a gpu=1 split=11\n{full}wait p mem=1Mi"), "bind p to a");
+    // Where nobody says into how many, it is ten; other systems had no such number.
+    for policy in ["vgpu", "hami"] {
+        let said = plan(&cluster(&format!("node a gpu=1\n{full}wait p mem=1Mi")), &by(policy));
+        assert!(said.starts_with("wait p") && said.contains("as may (10)"), "{policy}: {said}");
+        let nine = full.replace("pod t9 on a dev=0 mem=1Mi\n", "");
+        check(&by(policy), &format!("node a gpu=1\n{nine}wait p mem=1Mi"), "bind p to a (a-0)");
+        check(&by(policy), &format!("node a gpu=1 split=11\n{full}wait p mem=1Mi"), "bind p to a");
+        let more = Policy { max_tasks: Some(11), ..by(policy) };
+        check(&more, &format!("node a gpu=1\n{full}wait p mem=1Mi"), "bind p to a");
+    }
+    for policy in ["gpushare", "frag", "binpack"] {
+        check(&by(policy), &format!("node a gpu=1\n{full}wait p mem=1Mi"), "bind p to a (a-0)");
+    }
+}
+
+#[test]
+fn a_split_counts_all_containers_of_a_pod_and_no_nics() {
+    let eight: String = (0..8).map(|i| format!("pod t{i} on a dev=0 mem=1Mi\n")).collect();
+    for policy in ["vgpu", "hami"] {
+        let two = several(&format!("node a gpu=1\n{eight}"), &[(Role::Main, 0), (Role::Main, 0)]);
+        assert_eq!(plan(&two, &by(policy)), "bind p to a (a-0 a-0)\n", "{policy}");
+        let three = several(&format!("node a gpu=1\n{eight}"), &[(Role::Main, 0), (Role::Main, 0), (Role::Main, 0)]);
+        assert!(plan(&three, &by(policy)).starts_with("wait p"), "{policy}");
+        // A sidecar runs beside the init container after it.
+        let nine = format!("{eight}pod t8 on a dev=0 mem=1Mi");
+        let beside = several(&format!("node a gpu=1\n{nine}"), &[(Role::Sidecar, 0), (Role::Init, 0)]);
+        assert!(plan(&beside, &by(policy)).starts_with("wait p"), "{policy}");
+        let after = several(&format!("node a gpu=1\n{nine}"), &[(Role::Init, 0), (Role::Main, 0)]);
+        assert_eq!(plan(&after, &by(policy)), "bind p to a (a-0 a-0)\n", "{policy}");
+    }
+    let nics: String = (0..10).map(|i| format!("pod t{i} on a dev=0 kind=nic\n")).collect();
+    check(&by("vgpu"), &format!("node a nic=1\n{nics}wait p kind=nic"), "bind p to a");
 }
 
 #[test]
@@ -269,6 +301,47 @@ fn ks_21_ks_22_two_whole_gpus_need_two_idle_ones() {
         "node a gpu=2\npod x on a dev=0 share=500\npod y on a dev=1 share=500",
     ] {
         check(&by("kubeshare"), &format!("{node}\nwait p count=2 whole"), "wait p: 0/1 nodes fit");
+    }
+}
+
+/// A pod on whole GPUs, with a container that books them and one that looks on at the same ones.
+fn looked_on(mut snapshot: Snapshot, pod: &str, topology: crate::ask::Topology) -> Snapshot {
+    use crate::ask::MemoryAsk;
+    let mut pod = snapshot.pod(&pod.into()).unwrap().pod().clone();
+    let ask = std::sync::Arc::make_mut(pod.ask.as_mut().unwrap());
+    let mut onlooker = ask.containers[0].clone();
+    onlooker.name = "onlooker".into();
+    (onlooker.wants[0].memory, onlooker.wants[0].share) = (MemoryAsk::Nothing, crate::units::Share::ZERO);
+    ask.containers.push(onlooker);
+    ask.topology = topology;
+    snapshot.put_pod(pod);
+    snapshot
+}
+
+#[test]
+fn whole_gpus_are_the_pods_own_however_many_of_its_containers_see_them() {
+    use crate::ask::Topology;
+    let look = |text: &str| looked_on(cluster(text), "default/p", Topology::SameDevice);
+    let two = "node a gpu=2\nwait p count=2 whole\nwait q mem=1Gi share=0 at=9";
+    for policy in ["kubeshare", "frag", "hami"] {
+        let mut snapshot = look(two);
+        let first = schedule(&snapshot, &by(policy), Time::seconds(1000));
+        let said = describe(&first);
+        assert!(said.starts_with("bind p to a (") && said.contains("\nwait q: "), "{policy}: {said}");
+        assert_eq!(crate::audit::audit(&snapshot, &first), []);
+        let bind = &first.binds[0];
+        let devices = |container: usize| {
+            let slices = &bind.grant.as_ref().unwrap().containers[container].slices;
+            slices.iter().map(|slice| slice.device.clone()).collect::<std::collections::BTreeSet<_>>()
+        };
+        assert_eq!((devices(0).len(), devices(0)), (2, devices(1)), "{policy}");
+        snapshot.place(&bind.pod, &bind.node, bind.grant.clone().map(std::sync::Arc::new), Time(0)).unwrap();
+        assert!(plan(&snapshot, &by(policy)).starts_with("wait q"), "nobody comes later either: {policy}");
+        let used = look("node a gpu=2\npod x on a dev=1 mem=1Gi share=0\nwait p count=2 whole");
+        assert!(plan(&used, &by(policy)).starts_with("wait p"), "{policy}");
+        // Containers that do not say so have a GPU each.
+        let apart = looked_on(cluster("node a gpu=1\nwait p whole"), "default/p", Topology::Best);
+        assert!(plan(&apart, &by(policy)).starts_with("wait p"), "{policy}");
     }
 }
 

@@ -4,18 +4,20 @@ use crate::ask::{ContainerAsk, DeviceAsk, Topology};
 use crate::device::Link;
 use crate::fit::{Choose, Trial, take_best};
 use crate::ledger::Book;
-use crate::place::{Placer, vgpu::split};
+use crate::place::{Placer, vgpu};
 use crate::policy::{CardPolicy, Hami, NodePolicy, Weights};
 use crate::reason::Obstacle;
 use crate::topology::{best_set, numa_groups};
 
 pub(crate) struct HamiPlacer {
     settings: Hami,
+    /// Most containers on a card, where the policy says so for all.
+    most: Option<u32>,
 }
 
 impl HamiPlacer {
-    pub(crate) fn of(settings: &Hami) -> HamiPlacer {
-        HamiPlacer { settings: settings.clone() }
+    pub(crate) fn of(settings: &Hami, most: Option<u32>) -> HamiPlacer {
+        HamiPlacer { settings: settings.clone(), most }
     }
 
     fn chain(&self) -> &[CardPolicy] {
@@ -26,7 +28,7 @@ impl HamiPlacer {
 /// How busy a card is, ten for each measure that is full.
 fn busy(book: &Book, weights: Weights) -> f64 {
     let part = |used: f64, whole: f64| if whole > 0.0 { used / whole } else { 0.0 };
-    let slots = part(f64::from(book.tasks), f64::from(split(book)));
+    let slots = part(f64::from(book.tasks), f64::from(vgpu::split(book)));
     let cores = part(f64::from(book.used_share.0), f64::from(book.share.0));
     let memory = part(book.used_memory.0 as f64, book.memory.0 as f64);
     10.0 * (f64::from(weights.slot) * slots + f64::from(weights.core) * cores + f64::from(weights.memory) * memory)
@@ -49,7 +51,7 @@ fn pair_score(link: Link) -> u32 {
 impl Choose for HamiPlacer {
     fn refuses(&self, trial: &Trial<'_>, container: &ContainerAsk, device: usize) -> Option<Obstacle> {
         if !self.chain().contains(&CardPolicy::Mutex) {
-            return None;
+            return vgpu::full(trial, container, device, self.most);
         }
         let book = trial.beside(container, device);
         (!book.is_idle()).then_some(Obstacle::InUse { tasks: book.tasks })
@@ -140,7 +142,7 @@ impl Placer for HamiPlacer {
         for book in trial.cards().map(|d| trial.book(d)) {
             let parts = [
                 f64::from(book.tasks),
-                f64::from(split(book)),
+                f64::from(vgpu::split(book)),
                 f64::from(book.used_share.0),
                 f64::from(book.share.0),
                 book.used_memory.0 as f64,

@@ -1,21 +1,44 @@
 //! The way of 4paradigm's vGPU scheduler: nodes with many cards, then busy ones; on a node the card with most free slots.
 
-use crate::ask::{ContainerAsk, DeviceAsk};
+use crate::ask::{ContainerAsk, DeviceAsk, Role};
+use crate::device::DeviceKind;
 use crate::fit::{Choose, Trial, take_best};
 use crate::ledger::Book;
 use crate::place::Placer;
+use crate::reason::Obstacle;
 
 /// How many containers may share a card where nobody says: the system's own default.
 pub(crate) const SPLIT: u32 = 10;
 
-pub(crate) struct Vgpu;
+pub(crate) struct Vgpu {
+    /// Most containers on a card, where the policy says so for all.
+    pub(crate) most: Option<u32>,
+}
 
 /// How many containers may share a card.
 pub(crate) fn split(book: &Book) -> u32 {
     if book.max_tasks == u32::MAX { SPLIT } else { book.max_tasks }
 }
 
+/// A card of which as many containers hold a part as it is split into takes no more. A count of the cluster's or of the card's own is
+/// kept for every policy; this is the one of those who say neither.
+pub(crate) fn full(trial: &Trial<'_>, container: &ContainerAsk, device: usize, most: Option<u32>) -> Option<Obstacle> {
+    let split = most.unwrap_or_else(|| split(trial.book(device)));
+    if trial.devices()[device].kind == DeviceKind::Nic {
+        return None;
+    }
+    // Sidecars before an init container run beside it already; the pod's other containers come when it has ended.
+    let before = |other: usize| trial.ask.containers[..other].iter().all(|c| c.name != container.name);
+    let beside = trial.given().iter().filter(|g| g.device == device && g.role == Role::Sidecar && before(g.container));
+    let own = if container.role == Role::Init { beside.count() as u32 } else { 0 };
+    (trial.beside(container, device).tasks + own >= split).then_some(Obstacle::Tasks { most: split })
+}
+
 impl Choose for Vgpu {
+    fn refuses(&self, trial: &Trial<'_>, container: &ContainerAsk, device: usize) -> Option<Obstacle> {
+        full(trial, container, device, self.most)
+    }
+
     fn choose(&self, trial: &Trial<'_>, _: &ContainerAsk, want: &DeviceAsk, fits: &[usize]) -> Option<Vec<usize>> {
         let mut order = fits.to_vec();
         // The system sorts upwards and walks from the end: the highest NUMA node, most free slots, the last of equal cards.

@@ -100,15 +100,17 @@ fn want(count: u32, mib: u64, cores: u32) -> DeviceAsk {
 /// What splits a card for 4paradigm's users runs after the container has started.
 const SPLITTER: &str = "/usr/bin/smlu-containerd";
 
-/// Asks for the splitter in a container with a part of an MLU. 4paradigm overwrote a hook of the user's; here both are known.
+/// Asks for the splitter in a container that wants a part of an MLU by 4paradigm's names, also where HAMi's reading holds of the rest.
+/// 4paradigm overwrote a hook of the user's; here both are known.
 pub(super) fn hook(
     container: &Container<'_>,
     want: &DeviceAsk,
+    config: &DialectConfig,
     dialect: Dialect,
     hints: &mut Hints,
     mistakes: &mut Vec<Mistake>,
 ) {
-    if dialect != Dialect::Vgpu || !matches!(want.memory, MemoryAsk::Bytes(_)) {
+    if !container.names(&config.vgpu.names.mlu_resource_name) || !matches!(want.memory, MemoryAsk::Bytes(_)) {
         return;
     }
     let name = container.name();

@@ -228,6 +228,19 @@ fn every_container_sees_the_device_and_it_is_booked_once() {
 }
 
 #[test]
+fn whole_gpus_are_exclusive_also_in_a_pod_of_several_containers() {
+    let pod = bare().container("a", &[]).container("b", &[]).container("c", &[]);
+    let ask = pod.label(KUBESHARE_REQUEST, "2").label(KUBESHARE_LIMIT, "2").ask();
+    assert_eq!(ask.topology, Topology::SameDevice);
+    assert_eq!(ask.containers[0].wants, [DeviceAsk::whole(2)]);
+    for onlooker in &ask.containers[1..] {
+        let want = &onlooker.wants[0];
+        assert_eq!((want.count, want.memory, want.share), (2, MemoryAsk::Nothing, Share(0)), "booked once");
+        assert!(want.exclusive, "and held by the pod");
+    }
+}
+
+#[test]
 fn a_slip_in_a_label_is_noticed_and_a_stranger_is_left_alone() {
     let mistakes = fraction("0.5", "1.0").label("sharedgpu/gpu_modle", "x").mistakes();
     assert!(mistakes[0].mend.contains(KUBESHARE_MODEL), "{}", mistakes[0]);

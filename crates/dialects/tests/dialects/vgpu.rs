@@ -144,12 +144,17 @@ fn fp_26_mlus_are_asked_for_whole_or_by_memory() {
 #[test]
 fn fp_26_a_part_of_an_mlu_is_split_off_after_the_start() {
     let part = pod(&[(MLU_COUNT, "1"), (MLU_MEMORY, "10240")]);
-    let (_, hints) = ask(part.read_with(&vgpu()));
-    assert_eq!(hints.post_start[0].command, ["/usr/bin/smlu-containerd"]);
-    let (_, whole) = ask(pod(&[(MLU_COUNT, "1")]).read_with(&vgpu()));
-    assert!(whole.post_start.is_empty());
-    let busy = part.with("lifecycle", json!({ "postStart": { "exec": { "command": ["echo"] } } }));
-    assert_eq!(busy.mistakes_with(&vgpu()).len(), 1, "a hook of the user's is not overwritten");
+    let busy = part.clone().with("lifecycle", json!({ "postStart": { "exec": { "command": ["echo"] } } }));
+    for config in [vgpu(), DialectConfig::default()] {
+        let (_, hints) = ask(part.read_with(&config));
+        assert_eq!(hints.post_start.len(), 1, "where its names are spoken, whoever reads the rest");
+        assert_eq!(hints.post_start[0].command, ["/usr/bin/smlu-containerd"]);
+        let (_, whole) = ask(pod(&[(MLU_COUNT, "1")]).read_with(&config));
+        assert!(whole.post_start.is_empty());
+        let (_, hami) = ask(pod(&[(HAMI_MLU_COUNT, "1"), (HAMI_MLU_MEMORY, "20")]).read_with(&config));
+        assert!(hami.post_start.is_empty(), "HAMi has none");
+        assert_eq!(busy.mistakes_with(&config).len(), 1, "a hook of the user's is not overwritten");
+    }
 }
 
 #[test]
@@ -183,6 +188,10 @@ fn hm_02_a_whole_card_gets_all_its_cores() {
     assert_eq!(hints(&[(VGPU_COUNT, "1"), (VGPU_MEMORY_PERCENTAGE, "100")]), all);
     assert_eq!(hints(&[(VGPU_COUNT, "1"), (VGPU_MEMORY_PERCENTAGE, "50")]), []);
     assert_eq!(hints(&[(VGPU_COUNT, "1"), (VGPU_CORES, "70")]), []);
+    let both = pod(&[(VGPU_COUNT, "1"), (VGPU_MEMORY, "3000"), (VGPU_MEMORY_PERCENTAGE, "100")]);
+    assert_eq!(both.hints().resources, all, "all of the memory is written, though less is held");
+    assert_eq!((both.want().memory, both.want().exclusive), (MemoryAsk::Bytes(Bytes::mib(3000)), true));
+    assert_eq!(hints(&[(VGPU_COUNT, "1"), (VGPU_MEMORY, "0")]), all, "0 is as good as nothing");
     let kept = pod(&[(VGPU_COUNT, "1"), (VGPU_CORES, "70")]).want();
     assert_eq!((kept.share, kept.memory, kept.exclusive), (Share(700), MemoryAsk::Part(Share::WHOLE), false));
     let again = pod(&[(VGPU_COUNT, "1"), (VGPU_CORES, "100")]);
@@ -389,8 +398,19 @@ fn resources_may_have_other_names() {
 #[test]
 fn defaults_of_the_chart_fill_what_is_not_said() {
     let config = with(VgpuConfig { default_mem: 5000, default_cores: 20, default_gpu_num: 2, ..VgpuConfig::default() });
-    let want = only_want(&pod(&[(VGPU_COUNT, "1")]).ask_with(&config));
-    assert_eq!((want.memory, want.share, want.exclusive), (MemoryAsk::Bytes(Bytes::mib(5000)), Share(200), false));
+    let read = |resources: &[(&str, &str)], config: &DialectConfig| {
+        let want = only_want(&pod(resources).ask_with(config));
+        (want.memory, want.share, want.exclusive)
+    };
+    let filled = MemoryAsk::Bytes(Bytes::mib(5000));
+    // HAMi goes by what is written: a card of which no part is said is a card for oneself, however much memory is then the default.
+    for alone in [&[(VGPU_COUNT, "1")][..], &[(VGPU_COUNT, "1"), (VGPU_MEMORY_PERCENTAGE, "0")]] {
+        assert_eq!(read(alone, &config), (filled, Share(1000), true), "{alone:?}");
+    }
+    let half = [(VGPU_COUNT, "1"), (VGPU_MEMORY_PERCENTAGE, "50")];
+    assert_eq!(read(&half, &config), (MemoryAsk::Part(Share(500)), Share(200), false));
+    let fourth = DialectConfig { nvidia: NvidiaFlavour::Vgpu, ..config.clone() };
+    assert_eq!(read(&[(VGPU_COUNT, "1")], &fourth), (filled, Share(200), false));
     assert_eq!(only_want(&pod(&[(VGPU_CORES, "10")]).ask_with(&config)).count, 2);
 }
 
