@@ -12,7 +12,6 @@ use crate::reason::{DeviceShortfall, NodeReason, Obstacle};
 use crate::snapshot::NodeState;
 use crate::time::Time;
 use crate::topology;
-use crate::units::Bytes;
 use crate::units::Share;
 
 /// A pod being tried on a node: what it asks for, and what it was given so far.
@@ -317,7 +316,8 @@ impl<'a> Trial<'a> {
             return Err(Obstacle::InUse { tasks: 1 });
         }
         let held = self.held(device, Some((index, container.role, charge_of(&slice, Some(info)))));
-        if held.exclusive && held.tasks > 1 {
+        // A pod whose containers are to see the same devices holds them alone as a pod; else a container shares with none of its own pod.
+        if held.exclusive && held.tasks > 1 && self.ask.topology != Topology::SameDevice {
             return Err(Obstacle::InUse { tasks: held.tasks });
         }
         kind.room(book, &held)?;
@@ -326,7 +326,7 @@ impl<'a> Trial<'a> {
         {
             return Err(Obstacle::Tasks { most });
         }
-        if self.terms.time_for_all && want.share.0 == 0 && slice.partition.is_none() {
+        if self.terms.time_for_all && want.share.0 == 0 && slice.partition.is_none() && !want.exclusive {
             let free = self.beside(container, device).free_share();
             if free == Share::ZERO {
                 return Err(Obstacle::Share { want: want.share, free });
@@ -337,15 +337,15 @@ impl<'a> Trial<'a> {
 
     /// Enough devices fit one by one, but not together: too few are large enough, or they do not lie as wanted.
     fn misplaced(&self, want: &DeviceAsk, fits: &[usize]) -> Vec<(DeviceId, Obstacle)> {
-        let memory: Vec<Bytes> = fits.iter().map(|d| self.devices()[*d].memory).collect();
-        let scarce = kubegpu::scarce_memory(want, &memory);
-        let obstacle = |device: &Device| match scarce {
-            None => Some(Obstacle::Place { want: self.ask.topology }),
-            Some(least) if device.memory < least => Some(Obstacle::Memory { want: least, free: device.memory }),
-            Some(_) => None,
-        };
-        let devices = fits.iter().map(|d| &self.devices()[*d]);
-        devices.filter_map(|device| Some((device.id.clone(), obstacle(device)?))).collect()
+        let devices: Vec<&Device> = fits.iter().map(|d| &self.devices()[*d]).collect();
+        let named = |(device, obstacle): (&Device, Obstacle)| (device.id.clone(), obstacle);
+        let scarce = kubegpu::scarce(want, &devices);
+        if !scarce.is_empty() {
+            return scarce.into_iter().map(named).collect();
+        }
+        let bound = kubegpu::spelled_out(want).is_some() && !kubegpu::is_auto(want);
+        let place = || if bound { Obstacle::Groups } else { Obstacle::Place { want: self.ask.topology } };
+        devices.into_iter().map(|device| named((device, place()))).collect()
     }
 
     /// The grant for what was given.

@@ -7,7 +7,7 @@ mod names;
 mod packing;
 mod tree;
 
-pub(crate) use choice::{choose, is_auto, scarce_memory, spelled_out};
+pub(crate) use choice::{choose, is_auto, scarce, spelled_out};
 pub(crate) use packing::Packing;
 
 pub use names::{DEVICE, Name, without_prefix};

@@ -78,6 +78,17 @@ pub enum Obstacle {
         /// The profile.
         want: Arc<str>,
     },
+    /// It has less of something that a KubeGPU request names.
+    Quantity {
+        /// What.
+        name: Arc<str>,
+        /// How much the request wants.
+        want: i64,
+        /// How much it has.
+        has: i64,
+    },
+    /// It is free, but the devices do not lie in groups as the labels of a KubeGPU request want.
+    Groups,
     /// It is free, but does not lie to the other devices as the pod wants.
     Place {
         /// What the pod wants.
@@ -348,6 +359,8 @@ impl fmt::Display for Obstacle {
             Obstacle::Partition { want: Some(profile) } => write!(f, "no {profile} partition free"),
             Obstacle::CutUp => f.write_str("cut into partitions, wanted whole"),
             Obstacle::Profile { want } => write!(f, "has no {want} partitions"),
+            Obstacle::Quantity { name, want, has } => write!(f, "{name} {want} wanted, has {has}"),
+            Obstacle::Groups => f.write_str("not in the groups that its labels want"),
             Obstacle::Place { want } => write!(f, "not connected as wanted ({})", topology(*want)),
             Obstacle::Reserved { holder } => write!(f, "kept for {holder}, which waits longer"),
         }

@@ -30,6 +30,8 @@ pub enum NvidiaFlavour {
     Hami,
     /// 4paradigm's: a card asked for without memory is all its memory, its time shared.
     Vgpu,
+    /// KubeGPU's: a bare count is a request of its own, placed and answered as with its annotation. All else is HAMi's.
+    Kubegpu,
 }
 
 /// Who governs `tencent.com/vcuda-*`.

@@ -55,8 +55,8 @@ pub(crate) fn read(pod: &PodManifest<'_>, config: &DialectConfig) -> Spoken {
         soften(text, &mut containers, &mut mistakes);
     }
     let mut draft = Draft::new(GpuAsk::of(DIALECT, containers), voice);
-    // One annotation speaks for all containers: it is set where all say the same.
-    if let (None, Some(core)) = (written, cores.first())
+    // GPUSharing set it at admission, for all containers together: it is set where all say the same.
+    if let (VcudaFlavour::GpuSharing, None, Some(core)) = (config.vcuda, written, cores.first())
         && cores.iter().all(|other| other == core)
     {
         draft.hints.annotations.insert(keys::VCUDA_CORE_LIMIT.into(), core.to_string());

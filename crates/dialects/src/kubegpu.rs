@@ -1,7 +1,7 @@
 //! KubeGPU: a JSON annotation that names devices in a tree, beside the count in a container's resources. Whole GPUs only.
 //!
-//! The annotation is what makes a pod KubeGPU's: `nvidia.com/gpu` alone is read by the vGPU dialects. The names of 2018 are turned into
-//! those of 2019. Where KubeGPU passed over a user's words (a topology switch at container level, as its README shows it; memory without
+//! The annotation is what makes a pod KubeGPU's: `nvidia.com/gpu` alone is read by the vGPU dialects, unless the policy says that it is
+//! KubeGPU's, too. The names of 2018 are turned into those of 2019. Where KubeGPU passed over a user's words (a topology switch at container level, as its README shows it; memory without
 //! cards), they count here.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +11,7 @@ use divvy_core::keys;
 use divvy_core::kubegpu::{Name, without_prefix};
 use serde_json::{Map, Value};
 
+use crate::config::{DialectConfig, NvidiaFlavour};
 use crate::manifest::PodManifest;
 use crate::mistake::{Field, Mistake};
 use crate::quantity;
@@ -31,14 +32,31 @@ pub(crate) fn annotation_key(pod: &PodManifest<'_>) -> Option<&'static str> {
 }
 
 /// The annotation in which a pod of KubeGPU's is answered: the one in use, or that of the year whose count the pod has.
-pub(crate) fn answer_key(pod: &PodManifest<'_>) -> Option<&'static str> {
-    let old_count = || pod.containers().iter().any(|container| container.names(keys::KUBEGPU_COUNT_2018));
-    annotation_key(pod).or_else(|| old_count().then_some(keys::KUBEGPU_POD_2018))
+pub(crate) fn answer_key(pod: &PodManifest<'_>) -> &'static str {
+    annotation_key(pod).unwrap_or(if has_old_count(pod) { keys::KUBEGPU_POD_2018 } else { keys::KUBEGPU_DEVICE_INFO })
+}
+
+fn has_old_count(pod: &PodManifest<'_>) -> bool {
+    pod.containers().iter().any(|container| container.names(keys::KUBEGPU_COUNT_2018))
+}
+
+/// Is `nvidia.com/gpu` KubeGPU's in this pod? With its annotation it is; without, where the policy says so and nothing of the pod is
+/// asked for by a part of a card.
+pub(crate) fn owns_count(pod: &PodManifest<'_>, config: &DialectConfig) -> bool {
+    let names = &config.vgpu.names;
+    let parts = [&names.resource_mem, &names.resource_mem_percentage, &names.resource_cores];
+    let in_parts = || pod.containers().iter().any(|container| parts.iter().any(|key| container.names(key)));
+    annotation_key(pod).is_some() || (config.nvidia == NvidiaFlavour::Kubegpu && !in_parts())
 }
 
 /// Reads the annotation and the counts.
-pub(crate) fn read(pod: &PodManifest<'_>) -> Spoken {
-    let Some(key) = answer_key(pod) else { return Spoken::Silent };
+pub(crate) fn read(pod: &PodManifest<'_>, config: &DialectConfig) -> Spoken {
+    let has_count = || pod.containers().iter().any(|container| container.names(keys::VGPU_COUNT));
+    let speaks = annotation_key(pod).is_some() || has_old_count(pod) || (owns_count(pod, config) && has_count());
+    if !speaks {
+        return Spoken::Silent;
+    }
+    let key = answer_key(pod);
     let mut mistakes = Vec::new();
     let mut reader = Annotation { key, mistakes: &mut mistakes };
     let info = pod.annotation(key).map(|text| reader.json(&text)).unwrap_or_default();

@@ -145,7 +145,7 @@ pub fn parse(pod: &PodManifest<'_>, config: &DialectConfig) -> Reading {
     let spoken = [
         native::read(pod, &wishes),
         kubeshare::read(pod),
-        kubegpu::read(pod),
+        kubegpu::read(pod, config),
         gpu_manager::read(pod, config),
         gpushare::read(pod),
         vgpu::read(pod, config),

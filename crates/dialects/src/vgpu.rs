@@ -23,7 +23,7 @@ const CORE_POLICY: &str = "GPU_CORE_UTILIZATION_POLICY";
 
 fn dialect(config: &DialectConfig) -> Dialect {
     match config.nvidia {
-        NvidiaFlavour::Hami => Dialect::Hami,
+        NvidiaFlavour::Hami | NvidiaFlavour::Kubegpu => Dialect::Hami,
         NvidiaFlavour::Vgpu => Dialect::Vgpu,
     }
 }
@@ -38,8 +38,7 @@ pub(crate) fn read(pod: &PodManifest<'_>, config: &DialectConfig) -> Spoken {
     let mut reader = Reader {
         config,
         dialect,
-        // With KubeGPU's annotation the bare count is KubeGPU's.
-        count_is_ours: kubegpu::annotation_key(pod).is_none(),
+        count_is_ours: !kubegpu::owns_count(pod, config),
         mistakes: Vec::new(),
         hints: Default::default(),
         priority: None,
@@ -59,7 +58,7 @@ pub(crate) fn read(pod: &PodManifest<'_>, config: &DialectConfig) -> Spoken {
         wants.extend(reader.partitions(&container));
         let mlus = mlu::read(&container, config, dialect, &mut reader.mistakes);
         if let Some(want) = &mlus {
-            mlu::hook(&container, want, dialect, &mut reader.hints, &mut reader.mistakes);
+            mlu::hook(&container, want, config, dialect, &mut reader.hints, &mut reader.mistakes);
         }
         wants.extend(mlus);
         reader.refuse_hygon(&container);
@@ -127,7 +126,7 @@ impl Reader<'_> {
     /// The MiB that one of the amounts of memory stands for.
     fn memory_factor(&self) -> u64 {
         match self.config.nvidia {
-            NvidiaFlavour::Hami => u64::from(self.config.vgpu.memory_factor.max(1)),
+            NvidiaFlavour::Hami | NvidiaFlavour::Kubegpu => u64::from(self.config.vgpu.memory_factor.max(1)),
             NvidiaFlavour::Vgpu => 1,
         }
     }
@@ -136,7 +135,7 @@ impl Reader<'_> {
     fn cards(&mut self, container: &Container<'_>) -> Option<DeviceAsk> {
         let config = &self.config.vgpu;
         let names = &config.names;
-        let hami = self.config.nvidia == NvidiaFlavour::Hami;
+        let hami = self.dialect == Dialect::Hami;
         let before = self.mistakes.len();
         let count = self.amount(container, &names.resource_name, "a whole number of cards");
         let memory =
@@ -178,8 +177,10 @@ impl Reader<'_> {
                 0
             }
         };
+        // HAMi goes by what is written, not by the memory that comes of it with the administrator's default; 0 is as good as nothing.
+        let unsaid = |amount: Option<u64>| amount.unwrap_or(0) == 0;
+        let whole = percentage == Some(100) || (unsaid(percentage) && unsaid(memory));
         let memory = self.memory(container, memory, percentage);
-        let whole = memory == MemoryAsk::Part(Share::WHOLE);
         let cores = match cores {
             Some(cores @ 0..=100) => cores,
             Some(_) if hami => 100,
@@ -221,7 +222,7 @@ impl Reader<'_> {
     /// percentage also where there is an amount; 4paradigm does not.
     fn memory(&mut self, container: &Container<'_>, memory: Option<u64>, percentage: Option<u64>) -> MemoryAsk {
         let config = &self.config.vgpu;
-        let hami = self.config.nvidia == NvidiaFlavour::Hami;
+        let hami = self.dialect == Dialect::Hami;
         if let Some(percent) = percentage.filter(|percent| *percent > 100)
             && (hami || memory.unwrap_or(0) == 0)
         {

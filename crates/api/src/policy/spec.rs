@@ -241,8 +241,8 @@ pub struct Dialects {
     /// Scheduler names that mean ours, besides those of the emulated systems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_aliases: Option<Vec<String>>,
-    /// How `nvidia.com/gpu` and its relatives are read: `hami` (a card without memory is a whole card for oneself) or `vgpu` (all its
-    /// memory, its time shared).
+    /// How `nvidia.com/gpu` and its relatives are read: `hami` (a card without memory is a whole card for oneself), `vgpu` (all its
+    /// memory, its time shared) or `kubegpu` (as `hami`, and a bare count is KubeGPU's, also without its annotation).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvidia: Option<NvidiaFlavour>,
     /// The names and defaults of the vGPU scheduler's chart.
@@ -264,6 +264,8 @@ pub enum NvidiaFlavour {
     Hami,
     /// 4paradigm's.
     Vgpu,
+    /// KubeGPU's.
+    Kubegpu,
 }
 
 /// Who governs `tencent.com/vcuda-*`.

@@ -4,10 +4,10 @@
 use crate::ask::{DeviceAsk, GroupAsk, Topology};
 use crate::device::{Device, Link};
 use crate::fit::{Trial, take_best};
+use crate::reason::Obstacle;
 use crate::topology::levels;
 use crate::units::Bytes;
 
-use super::names::is_bit_set;
 use super::packing::Packing;
 use super::tree::{Lifted, lift};
 
@@ -45,16 +45,30 @@ pub(crate) fn choose(trial: &Trial<'_>, want: &DeviceAsk, fits: &[usize]) -> Opt
     }
 }
 
-/// The least amount of memory that a want spells out and too few of these devices have, however they lie.
-pub(crate) fn scarce_memory(want: &DeviceAsk, devices: &[Bytes]) -> Option<Bytes> {
-    let wanted = lift(want.groups.as_ref()?, want.count);
-    let amount = |device: &Lifted| device.quantities.get("memory").and_then(|amount| u64::try_from(*amount).ok());
-    let mut amounts: Vec<u64> = wanted.iter().filter_map(amount).collect();
-    // The n largest amounts need n devices that have the least of them.
-    amounts.sort_unstable_by(|a, b| b.cmp(a));
-    let enough = |least: u64| devices.iter().filter(|device| device.0 >= least).count();
-    let short = amounts.iter().enumerate().find(|(before, least)| enough(**least) <= *before);
-    short.map(|(_, least)| Bytes(*least))
+/// What a want spells out that too few of these devices have, however they lie: of each such device, what it lacks.
+pub(crate) fn scarce<'a>(want: &DeviceAsk, devices: &[&'a Device]) -> Vec<(&'a Device, Obstacle)> {
+    let wanted = lift(want.groups.as_ref().unwrap_or(&GroupAsk::default()), want.count);
+    let short = wanted.iter().find_map(|request| {
+        // Whoever asks for as much of it, or for more, needs one of those that have it.
+        let lacks = |name: &&String| {
+            let as_much = |other: &&Lifted| {
+                let same = other.bit_sets.contains(*name) == request.bit_sets.contains(*name);
+                let (theirs, ours) = (other.quantities.get(*name), request.quantities.get(*name));
+                same && if request.bit_sets.contains(*name) { theirs == ours } else { theirs >= ours }
+            };
+            let enough = wanted.iter().filter(as_much).count();
+            devices.iter().filter(|device| offers(device, request, name)).count() < enough
+        };
+        Some((request, request.quantities.keys().find(lacks)?))
+    });
+    let Some((request, name)) = short else { return Vec::new() };
+    let lacking = devices.iter().filter(|device| !offers(device, request, name));
+    let amount = request.quantities.get(name).copied().unwrap_or_default();
+    let obstacle = |device: &Device| match (name.as_str(), u64::try_from(amount)) {
+        ("memory", Ok(want)) => Obstacle::Memory { want: Bytes(want), free: device.memory },
+        _ => Obstacle::Quantity { name: name.as_str().into(), want: amount, has: has(device, name) },
+    };
+    lacking.map(|device| (*device, obstacle(device))).collect()
 }
 
 /// What holds the devices of a want together.
@@ -109,7 +123,7 @@ impl Search<'_> {
     fn suits(&self, next: &Lifted, device: usize) -> bool {
         let mut chosen = self.wanted.iter().zip(&self.chosen);
         !self.chosen.contains(&device)
-            && next.quantities.iter().all(|(name, amount)| offers(self.device(device), name, *amount))
+            && next.quantities.keys().all(|name| offers(self.device(device), next, name))
             && chosen.all(|(theirs, other)| self.together((next, device), (theirs, *other)))
     }
 
@@ -142,15 +156,18 @@ impl Search<'_> {
     }
 }
 
-/// Does the device have that much of it? Of a set of bits one in common is enough.
-fn offers(device: &Device, name: &str, amount: i64) -> bool {
-    let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+/// Does the device have as much of it as a request asks for? Of a set of bits one in common is enough.
+fn offers(device: &Device, request: &Lifted, name: &str) -> bool {
+    let amount = request.quantities.get(name).copied().unwrap_or_default();
+    let has = has(device, name);
+    if request.bit_sets.contains(name) { amount == 0 || has & amount != 0 } else { amount <= has }
+}
+
+/// How much of it a device has.
+fn has(device: &Device, name: &str) -> i64 {
     match name {
-        "cards" => amount <= 1,
-        "memory" => amount <= whole(device.memory.0),
-        _ => {
-            let has = device.attributes.get(name).and_then(|text| text.parse::<i64>().ok()).unwrap_or(0);
-            if is_bit_set(name) { amount == 0 || has & amount != 0 } else { amount <= has }
-        }
+        "cards" => 1,
+        "memory" => i64::try_from(device.memory.0).unwrap_or(i64::MAX),
+        _ => device.attributes.get(name).and_then(|text| text.parse().ok()).unwrap_or(0),
     }
 }

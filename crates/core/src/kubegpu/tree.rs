@@ -71,6 +71,8 @@ pub struct Lifted {
     pub path: String,
     /// What is asked of it (`cards`, `memory`, bit sets), by name.
     pub quantities: BTreeMap<String, i64>,
+    /// Those of them that are sets of bits, of which one in common is enough.
+    pub bit_sets: BTreeSet<String>,
 }
 
 /// What a request says about where its device lies.
@@ -85,14 +87,22 @@ struct Labels {
 /// without an outer one: what shares no label is free to lie anywhere. Nothing of a device is no request for it; whoever wants anything
 /// of it wants its card, without which the container would not see it.
 pub fn lift(ask: &GroupAsk, count: u32) -> Vec<Lifted> {
-    let mut devices: BTreeMap<Labels, BTreeMap<String, i64>> = BTreeMap::new();
+    let mut devices: BTreeMap<Labels, Asked> = BTreeMap::new();
     for (text, amount) in ask.requests.iter().filter(|(_, amount)| **amount != 0) {
         let Some(name) = names::without_prefix(text).and_then(Name::read) else { continue };
         let label = |kind: &str| name.groups.iter().find(|(k, _)| *k == kind).map(|(_, label)| (*label).to_owned());
         let Some(device) = label(DEVICE) else { continue };
         let labels = Labels { outer: label(OUTER), inner: label(INNER), device };
-        let quantities = devices.entry(labels).or_insert_with(card);
-        quantities.insert(name.quantity.to_owned(), *amount);
+        let asked = devices.entry(labels).or_insert_with(card);
+        asked.quantities.insert(name.quantity.to_owned(), *amount);
+        let is_bit_set = match ask.scorers.get(text) {
+            Some(&LEFTOVER) => false,
+            Some(&ENUM) => true,
+            _ => name.is_enum(),
+        };
+        if is_bit_set {
+            asked.bit_sets.insert(name.quantity.to_owned());
+        }
     }
     let used: BTreeSet<String> = devices.keys().map(|labels| labels.device.clone()).collect();
     let mut fresh = Fresh::new(used);
@@ -107,19 +117,29 @@ pub fn lift(ask: &GroupAsk, count: u32) -> Vec<Lifted> {
     ordered.sort_by_key(|(labels, _)| (labels.device.parse::<u64>().unwrap_or(u64::MAX), labels.device.clone()));
     ordered
         .into_iter()
-        .map(|(Labels { outer, inner, device }, quantities)| {
+        .map(|(Labels { outer, inner, device }, Asked { quantities, bit_sets })| {
             let inner = inner.unwrap_or_else(|| inner_fresh.next());
             let outer =
                 outer.unwrap_or_else(|| outer_of.entry(inner.clone()).or_insert_with(|| outer_fresh.next()).clone());
             let path = format!("{}/{OUTER}/{outer}/{INNER}/{inner}/{DEVICE}/{device}", keys::KUBEGPU_GROUP);
-            Lifted { outer, inner, path, quantities }
+            Lifted { outer, inner, path, quantities, bit_sets }
         })
         .collect()
 }
 
+/// What a request asks of its device.
+struct Asked {
+    quantities: BTreeMap<String, i64>,
+    bit_sets: BTreeSet<String>,
+}
+
+/// The scorers a request may name: its quantity is an amount, or a set of bits. Otherwise the quantity's name says which.
+const LEFTOVER: i32 = 1;
+const ENUM: i32 = 2;
+
 /// One card and nothing else.
-fn card() -> BTreeMap<String, i64> {
-    [("cards".to_owned(), 1)].into()
+fn card() -> Asked {
+    Asked { quantities: [("cards".to_owned(), 1)].into(), bit_sets: BTreeSet::new() }
 }
 
 /// The lowest numbers that are not labels yet.

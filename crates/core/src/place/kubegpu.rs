@@ -264,6 +264,48 @@ mod tests {
     }
 
     #[test]
+    fn kg_24_what_devices_lack_is_named_and_so_are_labels_that_cannot_be_met() {
+        let mut snapshot = cluster(&format!("{N8}\nwait p whole"));
+        let mut node = snapshot.nodes().next().unwrap().1.node().clone();
+        node.inventory
+            .devices
+            .iter_mut()
+            .for_each(|device| drop(device.attributes.insert("enumType".into(), "5".into())));
+        snapshot.put_node(node);
+        let mut said = |count: u32, requests: &[(&str, i64)]| {
+            ask(&mut snapshot, "p", count, false, requests);
+            planned(&snapshot)
+        };
+        assert!(said(1, &[("gpu/0/enumType", 0b0100)]).starts_with("bind p to a"));
+        let other_bits = said(1, &[("gpu/0/enumType", 0b1010)]);
+        assert!(other_bits.contains("container main: a-0 enumType 10 wanted, has 5"), "{other_bits}");
+        let unknown = said(1, &[("gpu/0/foo", 1)]);
+        assert!(unknown.contains("foo 1 wanted, has 0"), "{unknown}");
+        let names: Vec<String> = (0..3).map(|n| format!("gpugrp0/A/gpu/{n}/cards")).collect();
+        let three: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+        let crowded = said(3, &three);
+        assert!(crowded.contains("not in the groups that its labels want"), "{crowded}");
+    }
+
+    #[test]
+    fn a_scorer_says_whether_a_quantity_is_an_amount_or_a_set_of_bits() {
+        let mut snapshot = cluster(&format!("{N8}\nwait p whole"));
+        let mut node = snapshot.nodes().next().unwrap().1.node().clone();
+        node.inventory
+            .devices
+            .iter_mut()
+            .for_each(|device| drop(device.attributes.insert("enumType".into(), "5".into())));
+        snapshot.put_node(node);
+        ask(&mut snapshot, "p", 1, false, &[("gpu/0/enumType", 2)]);
+        assert!(planned(&snapshot).starts_with("wait p"), "no bit in common: {}", planned(&snapshot));
+        let mut pod = snapshot.waiting().next().unwrap().1.pod().clone();
+        let groups = Arc::make_mut(pod.ask.as_mut().unwrap()).containers[0].wants[0].groups.as_mut().unwrap();
+        groups.scorers.insert(format!("{}/gpu/0/enumType", keys::KUBEGPU_GROUP), 1);
+        snapshot.put_pod(pod);
+        assert!(planned(&snapshot).starts_with("bind p to a"), "as an amount it is enough: {}", planned(&snapshot));
+    }
+
+    #[test]
     fn what_is_spelled_out_binds_under_every_policy() {
         let text = "node a gpu=4:8Gi+4:32Gi links=0-1:single-switch,2-3:single-switch,4-5:single-switch,6-7:single-switch\npod x on a dev=4 whole\npod y on a dev=7 whole";
         let mut snapshot = cluster(&format!("{text}\nwait p whole"));

@@ -128,7 +128,8 @@ fn rank(obstacle: &Obstacle) -> u32 {
         Obstacle::Memory { .. } => 10,
         Obstacle::Share { .. } => 11,
         Obstacle::Reserved { .. } => 12,
-        Obstacle::Place { .. } => 13,
+        Obstacle::Quantity { .. } => 13,
+        Obstacle::Groups | Obstacle::Place { .. } => 14,
     }
 }
 
@@ -170,6 +171,8 @@ fn devices(shortfall: &DeviceShortfall) -> (String, u64) {
         Obstacle::Share { .. } if *want == 1 => format!("without a {kind} with enough free share"),
         Obstacle::Share { .. } => format!("with fewer than {want} {kind}s with enough free share"),
         Obstacle::Reserved { .. } => format!("whose {kind}s are kept for a pod that waits longer"),
+        Obstacle::Quantity { name, .. } => format!("without enough {kind}s that have the {name} wanted"),
+        Obstacle::Groups => format!("with enough {kind}s, but not in the groups wanted"),
         Obstacle::Place { .. } => format!("with enough {kind}s, but not connected as wanted"),
     };
     (text, closeness)

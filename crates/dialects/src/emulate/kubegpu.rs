@@ -1,5 +1,6 @@
 //! KubeGPU: its annotation with the scheduler's answers filled in, and the devices in the container's environment.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use divvy_core::ask::{GpuAsk, GroupAsk, Role};
@@ -15,7 +16,7 @@ use crate::manifest::PodManifest;
 
 pub(super) fn emulate(bound: &Bound<'_>) -> Emulation {
     let mut emulation = Emulation::default();
-    emulation.annotations.insert(key(bound.pod).into(), result(bound).to_string());
+    emulation.annotations.insert(answer_key(bound.pod).into(), result(bound).to_string());
     for granted in bound.containers() {
         let env = pairs([(VISIBLE_DEVICES, ids(&granted.gpus()))]);
         emulation.containers.insert(granted.grant.name.clone(), Promised { env, ..Promised::default() });
@@ -29,11 +30,6 @@ pub fn kubegpu_result(pod: &PodManifest<'_>, ask: &GpuAsk, grant: &Grant, place:
     result(&Bound { pod, ask, grant, place })
 }
 
-/// The annotation in which the pod is answered.
-fn key(pod: &PodManifest<'_>) -> &'static str {
-    answer_key(pod).unwrap_or(keys::KUBEGPU_DEVICE_INFO)
-}
-
 fn result(bound: &Bound<'_>) -> Value {
     let written = annotation_key(bound.pod).and_then(|key| bound.pod.annotation(key));
     let mut info = match written.and_then(|text| serde_json::from_str(&text).ok()) {
@@ -44,7 +40,7 @@ fn result(bound: &Bound<'_>) -> Value {
     info.insert("nodename".into(), bound.place.node.into());
     LISTS.iter().for_each(|list| strip(&mut info, list));
     let groups = tree::groups(bound.place.inventory);
-    let old = key(bound.pod) == keys::KUBEGPU_POD_2018;
+    let old = answer_key(bound.pod) == keys::KUBEGPU_POD_2018;
     let spell = |name: String| if old { in_2018(&name) } else { name };
     for granted in bound.containers() {
         let list = field(&info, LISTS[usize::from(granted.grant.role != Role::Main)]);
@@ -185,23 +181,21 @@ impl Matching<'_, '_> {
     }
 }
 
-/// Requests for exactly these devices, their groups numbered in the order in which they come.
+/// Requests for exactly these devices. Groups are numbered as KubeGPU walked a node's shape: those with most of the devices first, the
+/// inner ones anew in each outer one, and so the devices in each inner one.
 fn as_they_lie(slices: &[&Slice], groups: &BTreeMap<DeviceId, Groups>) -> Vec<Lifted> {
-    let (mut outers, mut inners): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
-    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
-    let number = |list: &mut Vec<usize>, group: usize| match list.iter().position(|known| *known == group) {
-        Some(n) => n,
-        None => {
-            list.push(group);
-            list.len() - 1
-        }
-    };
-    slices
+    let place = |slice: &&Slice| groups.get(&slice.device).copied().unwrap_or(Groups { outer: 0, inner: 0 });
+    let places: Vec<Groups> = slices.iter().map(place).collect();
+    let outers = by_size(places.iter().map(|place| place.outer));
+    let mut counts: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    places
         .iter()
-        .map(|slice| {
-            let found = groups.get(&slice.device).copied().unwrap_or(Groups { outer: 0, inner: 0 });
-            let (outer, inner) = (number(&mut outers, found.outer), number(&mut inners, found.inner));
-            let count = counts.entry(inner).or_default();
+        .map(|place| {
+            let beside = places.iter().filter(|other| other.outer == place.outer);
+            let inners = by_size(beside.map(|other| other.inner));
+            let number = |list: &[usize], group| list.iter().position(|known| *known == group).unwrap_or_default();
+            let (outer, inner) = (number(&outers, place.outer), number(&inners, place.inner));
+            let count = counts.entry((outer, inner)).or_default();
             let path = tree::node_name(Groups { outer, inner }, &count.to_string().into());
             *count += 1;
             Lifted {
@@ -209,7 +203,21 @@ fn as_they_lie(slices: &[&Slice], groups: &BTreeMap<DeviceId, Groups>) -> Vec<Li
                 inner: inner.to_string(),
                 path,
                 quantities: [("cards".to_owned(), 1)].into(),
+                bit_sets: Default::default(),
             }
         })
         .collect()
+}
+
+/// Which groups there are, those that come most often first, and of equals the one that comes first.
+fn by_size(all: impl Iterator<Item = usize>) -> Vec<usize> {
+    let mut sizes: Vec<(usize, usize)> = Vec::new();
+    for group in all {
+        match sizes.iter_mut().find(|(known, _)| *known == group) {
+            Some((_, size)) => *size += 1,
+            None => sizes.push((group, 1)),
+        }
+    }
+    sizes.sort_by_key(|(_, size)| Reverse(*size));
+    sizes.into_iter().map(|(group, _)| group).collect()
 }

@@ -16,7 +16,7 @@ const CARD_POLICIES: [&str; 5] = ["spread", "binpack", "topology-aware", "mutex"
 
 /// Reads them into `ask`.
 pub(super) fn read(pod: &PodManifest<'_>, config: &DialectConfig, ask: &mut GpuAsk, mistakes: &mut Vec<Mistake>) {
-    let mut rules = Rules { pod, dialect: ask.dialect, hami: config.nvidia == NvidiaFlavour::Hami, mistakes };
+    let mut rules = Rules { pod, dialect: ask.dialect, hami: config.nvidia != NvidiaFlavour::Vgpu, mistakes };
     rules.models(ask);
     rules.devices(ask);
     rules.numa(ask);

@@ -1,5 +1,7 @@
 use divvy_core::ask::{DeviceAsk, Dialect, GroupAsk, Role};
+use divvy_core::device::Link;
 use divvy_core::keys::*;
+use divvy_dialects::{DialectConfig, NvidiaFlavour, Reading};
 use serde_json::{Value, json};
 
 use crate::support::{Pod, bare, pod, wrong_keys};
@@ -229,9 +231,53 @@ fn labels_that_did_not_bind_are_not_written_back() {
     let expected = json!({
         "resource/group/gpugrp1/0/gpugrp0/0/gpu/0/cards": "resource/group/gpugrp1/3/gpugrp0/3/gpu/U3/cards",
         "resource/group/gpugrp1/0/gpugrp0/0/gpu/0/memory": "resource/group/gpugrp1/3/gpugrp0/3/gpu/U3/memory",
-        "resource/group/gpugrp1/1/gpugrp0/1/gpu/0/cards": "resource/group/gpugrp1/2/gpugrp0/2/gpu/U2/cards",
+        "resource/group/gpugrp1/1/gpugrp0/0/gpu/0/cards": "resource/group/gpugrp1/2/gpugrp0/2/gpu/U2/cards",
     });
     assert_eq!(main["allocatefrom"], expected);
+}
+
+/// KubeGPU walked a node's shape: biggest groups first, inner ones counted anew in each outer one.
+#[test]
+fn kg_07_groups_are_numbered_by_size_and_anew_in_each_outer_one() {
+    let mut inventory = crate::support::node(&[("U0", 1), ("U1", 1), ("U2", 1), ("U3", 1), ("U4", 1)]);
+    for (a, b, link) in [(1, 2, Link::SingleSwitch), (1, 3, Link::HostBridge), (2, 3, Link::HostBridge)] {
+        let id = inventory.devices[b].id.clone();
+        inventory.devices[a].links.insert(id, link);
+    }
+    let pod = pod(&[(VGPU_COUNT, "4")]).annotation(KUBEGPU_DEVICE_INFO, "{}").named("ns", "p", "u");
+    let emulation = pod.bound(&Default::default(), &inventory, &[&["U0", "U3", "U1", "U2"]], &[]);
+    let written: Value = serde_json::from_str(&emulation.annotations[KUBEGPU_DEVICE_INFO]).unwrap();
+    let asked: Vec<(String, String)> = written["runningcontainer"]["main"]["allocatefrom"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(asked, from)| (asked.clone(), from.as_str().unwrap().rsplit('/').nth(1).unwrap().to_owned()))
+        .collect();
+    let expected = [
+        ("resource/group/gpugrp1/0/gpugrp0/0/gpu/0/cards", "U1"),
+        ("resource/group/gpugrp1/0/gpugrp0/0/gpu/1/cards", "U2"),
+        ("resource/group/gpugrp1/0/gpugrp0/1/gpu/0/cards", "U3"),
+        ("resource/group/gpugrp1/1/gpugrp0/0/gpu/0/cards", "U0"),
+    ];
+    assert_eq!(asked, expected.map(|(asked, from)| (asked.to_owned(), from.to_owned())));
+}
+
+/// Where the policy says that the count is KubeGPU's, its oldest manifest is placed and answered as KubeGPU did.
+#[test]
+fn a_bare_count_is_kubegpus_where_the_policy_says_so_and_nothing_is_asked_in_parts() {
+    let kubegpu = DialectConfig { nvidia: NvidiaFlavour::Kubegpu, ..DialectConfig::default() };
+    let read = |pod: &Pod, config: &DialectConfig| {
+        let ask = pod.ask_with(config);
+        (ask.dialect, ask.containers.len())
+    };
+    let bare_count = pod(&[(VGPU_COUNT, "2")]);
+    assert_eq!(read(&bare_count, &kubegpu), (Dialect::Kubegpu, 1));
+    assert_eq!(read(&bare_count, &DialectConfig::default()), (Dialect::Hami, 1));
+    let part = pod(&[(VGPU_COUNT, "1"), (VGPU_MEMORY, "1000")]);
+    assert_eq!(read(&part, &kubegpu), (Dialect::Hami, 1));
+    let beside = bare().container("main", &[(VGPU_COUNT, "1")]).container("side", &[(VGPU_MEMORY, "1000")]);
+    assert_eq!(read(&beside, &kubegpu), (Dialect::Hami, 2), "one pod speaks one dialect");
+    assert!(matches!(bare().container("main", &[]).read_with(&kubegpu), Reading::NotOurs));
 }
 
 #[test]
