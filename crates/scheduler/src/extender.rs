@@ -23,6 +23,7 @@ use divvy_api::convert::PodSeen;
 use divvy_api::reader::PodReader;
 use divvy_cluster::lease::Standing;
 use divvy_core::id::{PodKey, PodUid};
+use divvy_core::node::Node;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::world::{Advice, Inspected};
@@ -52,6 +53,24 @@ pub enum Question {
         nodes: Vec<String>,
         /// What is to be said about them.
         wanted: Wanted,
+        /// The answer, or why there is none.
+        reply: oneshot::Sender<Result<Advice, String>>,
+    },
+    /// Which of these nodes are not of this cluster?
+    Strangers {
+        /// The nodes.
+        nodes: Vec<String>,
+        /// Those that are not.
+        reply: oneshot::Sender<Vec<String>>,
+    },
+    /// Which of these nodes would do for a pod, if those existed that do not? An autoscaler asks so.
+    Imagine {
+        /// The pod.
+        pod: Box<PodSeen>,
+        /// The nodes.
+        nodes: Vec<String>,
+        /// Those of them that do not exist.
+        templates: Vec<Node>,
         /// The answer, or why there is none.
         reply: oneshot::Sender<Result<Advice, String>>,
     },

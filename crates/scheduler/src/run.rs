@@ -280,6 +280,18 @@ impl<E: Effects> Loop<E> {
                 let _ = reply.send(Ok(advice));
                 "filter"
             }
+            Question::Strangers { nodes, reply } => {
+                let _ = reply.send(self.world.strangers(nodes));
+                "filter"
+            }
+            Question::Imagine { reply, .. } if !self.world.is_complete() => {
+                let _ = reply.send(Err(EARLY.to_owned()));
+                "filter"
+            }
+            Question::Imagine { pod, nodes, templates, reply } => {
+                let _ = reply.send(Ok(self.world.imagine(*pod, nodes, templates, at)));
+                "filter"
+            }
             Question::Prioritize { pod, nodes, reply } => {
                 let uid = pod.pod.uid.clone();
                 if !self.world.has_advice(&uid) {

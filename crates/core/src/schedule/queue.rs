@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::ask::Class;
+use crate::ask::{Class, DeviceAsk, Topology};
 use crate::id::{GangKey, Namespace};
 use crate::pod::Pod;
 use crate::policy::Policy;
@@ -103,11 +103,15 @@ fn fellows<'a>(snapshot: &'a Snapshot, gang: &GangKey) -> Vec<&'a Pod> {
     if fellows.is_empty() { all().collect() } else { fellows }
 }
 
-/// Devices a pod asks for, in thousandths.
+/// Devices a pod asks for, in thousandths. Where its containers are to see the same devices and hold them alone, they hold them once.
 fn weight(pod: &Pod) -> u64 {
     let Some(ask) = &pod.ask else { return 0 };
-    let wants = ask.containers.iter().flat_map(|c| &c.wants);
-    wants.map(|want| u64::from(want.count) * u64::from(if want.exclusive { 1000 } else { want.share.0.max(1) })).sum()
+    let whole = |want: &DeviceAsk| if want.exclusive { u64::from(want.count) * 1000 } else { 0 };
+    let part =
+        |want: &DeviceAsk| if want.exclusive { 0 } else { u64::from(want.count) * u64::from(want.share.0.max(1)) };
+    let alone = ask.containers.iter().map(|container| container.wants.iter().map(whole).sum::<u64>());
+    let alone = if ask.topology == Topology::SameDevice { alone.max().unwrap_or(0) } else { alone.sum() };
+    alone + ask.containers.iter().flat_map(|container| &container.wants).map(part).sum::<u64>()
 }
 
 /// Within one rank: first whoever has waited so long that something is reserved for it, oldest first; then for whom room is being made,
@@ -158,4 +162,26 @@ fn take_turns(
         }
     }
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::cluster;
+
+    #[test]
+    fn devices_that_several_containers_hold_alone_weigh_once_and_parts_weigh_each() {
+        let weigh = |line: &str, same: bool| {
+            let snapshot = cluster(&format!("wait p {line}"));
+            let mut pod = snapshot.waiting().next().unwrap().1.pod().clone();
+            let ask = std::sync::Arc::make_mut(pod.ask.as_mut().unwrap());
+            ask.containers.push(ask.containers[0].clone());
+            if same {
+                ask.topology = Topology::SameDevice;
+            }
+            weight(&pod)
+        };
+        assert_eq!((weigh("whole count=2", true), weigh("whole count=2", false)), (2000, 4000));
+        assert_eq!((weigh("share=300", true), weigh("share=300", false)), (600, 600));
+    }
 }

@@ -8,12 +8,16 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use divvy_api::convert;
 use divvy_api::extender::{
     BindArgs, BindResult, FilterArgs, FilterResult, HostPriority, MAX_SCORE, MetaPodOut, MetaVictimsOut, NodeList,
     PreemptArgs, PreemptResult,
 };
+use divvy_api::wire;
 use divvy_cluster::lease::Standing;
 use divvy_core::id::{PodKey, PodUid};
+use divvy_core::node::Node;
+use serde_json::value::RawValue;
 
 use super::{Extender, Question, Wanted, forward};
 use crate::world::{Advice, Refused, Why};
@@ -52,7 +56,13 @@ pub(super) async fn filter_with(
         (None, None) => Vec::new(),
     };
     let pod = Box::new(extender.reader.read(args.pod));
-    let advice = extender.ask(|reply| Question::Filter { pod, nodes: names.clone(), wanted, reply }).await;
+    let templates = templates(extender, args.nodes.as_ref()).await;
+    let nodes = names.clone();
+    let advice = if templates.is_empty() {
+        extender.ask(|reply| Question::Filter { pod, nodes, wanted, reply }).await
+    } else {
+        extender.ask(|reply| Question::Imagine { pod, nodes, templates, reply }).await
+    };
     let Advice { fit, refused } = advice.ok_or_else(|| ENDING.to_owned())??;
     result.nodes = args.nodes.map(|nodes| {
         let kept: HashSet<&str> = fit.iter().map(String::as_str).collect();
@@ -62,6 +72,18 @@ pub(super) async fn filter_with(
     });
     result.node_names = Some(fit);
     Ok(refused)
+}
+
+/// Whole nodes that are offered and are not of this cluster, as they would be: an autoscaler's templates.
+async fn templates(extender: &Extender, offered: Option<&NodeList>) -> Vec<Node> {
+    let Some(offered) = offered else { return Vec::new() };
+    let names = offered.names();
+    let nodes = names.clone();
+    let strangers = extender.ask(|reply| Question::Strangers { nodes, reply }).await.unwrap_or_default();
+    let strangers: HashSet<&str> = strangers.iter().map(String::as_str).collect();
+    let items = names.iter().zip(&offered.items).filter(|(name, _)| strangers.contains(name.as_str()));
+    let read = |(_, item): (&String, &Box<RawValue>)| serde_json::from_str::<wire::Node>(item.get()).ok();
+    items.filter_map(read).map(|node| convert::node(node).0).collect()
 }
 
 pub(super) async fn prioritize(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {

@@ -7,6 +7,7 @@ use divvy_api::convert::PodSeen;
 use divvy_cluster::change::Change;
 use divvy_core::device::{Device, DeviceKind};
 use divvy_core::id::{NodeName, PodKey, PodUid};
+use divvy_core::node::Node;
 use divvy_core::reason::{Fold, NodeReason, Obstacle};
 use divvy_core::schedule::ask_some;
 use divvy_core::snapshot::NodeIx;
@@ -188,6 +189,57 @@ impl World {
             }
         }
         self.advice.insert(uid, scores);
+        advice
+    }
+
+    /// Those of these nodes that are not of this cluster.
+    pub fn strangers(&self, mut nodes: Vec<String>) -> Vec<String> {
+        nodes.retain(|name| self.snapshot.find_node(&NodeName::from(name.as_str())).is_none());
+        nodes
+    }
+
+    /// Which of these nodes would be best for a pod, if these existed, too. It is tried out on a copy: neither the nodes nor the pod,
+    /// which may be made up as well, are remembered.
+    pub fn imagine(&self, seen: PodSeen, nodes: Vec<String>, templates: Vec<Node>, now: Time) -> Advice {
+        if seen.pod.ask.is_none() && seen.pod.mistakes.is_empty() {
+            return Advice { fit: nodes, ..Advice::default() };
+        }
+        let mut copy = self.snapshot.clone();
+        for mut node in templates {
+            self.policy.devices.offer(node.name.as_str()).lower(&mut node.inventory.devices);
+            copy.put_node(node);
+        }
+        let uid = seen.pod.uid.clone();
+        if copy.pod(&uid).is_none() {
+            copy.put_pod(seen.pod);
+        }
+        let Some(ix) = copy.find_pod(&uid) else { return Advice::none(&nodes, "the pod is not known", Why::Never) };
+        let known: Vec<NodeIx> =
+            nodes.iter().filter_map(|name| copy.find_node(&NodeName::from(name.as_str()))).collect();
+        let answers = match ask_some(&copy, &self.policy.scheduling, ix, known, now) {
+            Ok(answers) => answers,
+            Err(reason) => return Advice::none(&nodes, &reason.to_string(), Why::Never),
+        };
+        let (mut advice, mut best) = (Advice::default(), None::<(f64, String)>);
+        for (node, answer) in answers {
+            let Some(name) = copy.node_at(node).map(|state| state.node().name.clone()) else { continue };
+            match answer {
+                Ok(answer) if best.as_ref().is_none_or(|(score, _)| answer.score > *score) => {
+                    best = Some((answer.score, name.to_string()));
+                }
+                Ok(_) => {}
+                Err(reason) => {
+                    let refused = Refused { text: sentence(&name, &reason), why: kind(&reason) };
+                    advice.refused.insert(name.to_string(), refused);
+                }
+            }
+        }
+        if let Some((_, best)) = best {
+            return Advice { fit: vec![best], ..Advice::default() };
+        }
+        for name in nodes.into_iter().filter(|name| copy.find_node(&NodeName::from(name.as_str())).is_none()) {
+            advice.refused.insert(name, Refused { text: "the node cannot be read".into(), why: Why::Unknown });
+        }
         advice
     }
 

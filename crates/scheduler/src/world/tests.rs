@@ -653,6 +653,29 @@ fn gpu_admissions_users_get_the_first_of_equal_nodes_by_name() {
 }
 
 #[test]
+fn an_autoscaler_learns_which_template_would_do_and_nothing_of_it_is_remembered() {
+    let mut world = world(1);
+    let template = |name: &str, gpus: u32| match node(name, 1, gpus, &[]) {
+        Change::Node(node, _) => *node,
+        other => panic!("{other:?}"),
+    };
+    let asking = |gpus: u64| {
+        let ask = json!({"v": 1, "dialect": "native", "containers": [{"name": "c", "wants": [{"count": gpus, "share": 1000}]}]});
+        let more = json!({"metadata": {"annotations": {(keys::ASK): ask.to_string()}}});
+        PodReader::default().read(serde_json::from_value(pod("dry", 1, 1000, more)).unwrap())
+    };
+    let names = || ["n0", "small", "large"].map(String::from).to_vec();
+    assert_eq!(world.strangers(names()), ["small", "large"]);
+    let before = world.snapshot().clone();
+    let templates = || vec![template("small", 1), template("large", 4)];
+    assert_eq!(world.imagine(asking(4), names(), templates(), Time(1)).fit, ["large"]);
+    let none = world.imagine(asking(8), names(), templates(), Time(1));
+    assert_eq!((none.fit.len(), none.refused.len()), (0, 3));
+    assert!(none.refused["large"].text.contains("GPU"), "{none:?}");
+    assert!(*world.snapshot() == before && !world.has_awake());
+}
+
+#[test]
 fn who_waited_for_a_quota_is_tried_when_the_last_quota_of_its_namespace_goes() {
     let mut world = world(1);
     let nominal = divvy_core::quota::Amounts { share: Some(100), ..Default::default() };
