@@ -201,6 +201,27 @@ async fn the_vgpu_schedulers_routes_choose_one_node_and_bind_it() {
     replay("vgpu.json").await;
 }
 
+/// An autoscaler offers nodes that it might make, whole, beside those that are there.
+#[tokio::test]
+async fn a_filter_with_nodes_that_do_not_exist_is_answered_with_the_best_of_them() {
+    let there = json!({"name": "n1", "gpus": [16]});
+    let bench = start(std::slice::from_ref(&there), always_leading()).await;
+    let pod = admitted(json!({
+        "metadata": {"name": "dry", "namespace": "d", "uid": "dry", "annotations": {}},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": {(keys::GPU): "2"}}}]},
+    }));
+    let templates = [json!({"name": "one", "gpus": [16]}), json!({"name": "two", "gpus": [16, 16]})];
+    let offered: Vec<Value> = std::iter::once(&there).chain(&templates).map(object).collect();
+    for _ in 0..2 {
+        let (_, reply) = bench.ask("POST", "/divvy/filter", &json!({"Pod": pod, "Nodes": {"items": offered}})).await;
+        assert_eq!(reply["Nodes"]["items"], json!([offered[2]]), "as it came: {reply}");
+    }
+    let (_, reply) = bench.ask("POST", "/divvy/filter", &json!({"Pod": pod, "Nodes": {"items": offered[..2]}})).await;
+    assert_eq!(reply["Nodes"]["items"], json!([]));
+    assert!(reply.to_string().contains("with fewer than 2 GPUs"), "{reply}");
+    bench.tasks.run_until(async { "the test is over" }).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_follower_answers_filter_and_does_not_bind() {
     let nodes = [json!({"name": "n1", "gpus": [16]})];

@@ -82,8 +82,8 @@ async fn templates(extender: &Extender, offered: Option<&NodeList>) -> Vec<Node>
     let strangers = extender.ask(|reply| Question::Strangers { nodes, reply }).await.unwrap_or_default();
     let strangers: HashSet<&str> = strangers.iter().map(String::as_str).collect();
     let items = names.iter().zip(&offered.items).filter(|(name, _)| strangers.contains(name.as_str()));
-    let read = |(_, item): (&String, &Box<RawValue>)| serde_json::from_str::<wire::Node>(item.get()).ok();
-    items.filter_map(read).map(|node| convert::node(node).0).collect()
+    let read = |item: &RawValue| serde_json::from_str::<wire::Node>(item.get()).ok();
+    items.filter_map(|(_, item)| read(item)).map(|node| convert::node(node).0).collect()
 }
 
 pub(super) async fn prioritize(State(extender): State<Arc<Extender>>, body: Bytes) -> Response {

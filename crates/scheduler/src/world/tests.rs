@@ -654,7 +654,7 @@ fn gpu_admissions_users_get_the_first_of_equal_nodes_by_name() {
 
 #[test]
 fn an_autoscaler_learns_which_template_would_do_and_nothing_of_it_is_remembered() {
-    let mut world = world(1);
+    let world = world(1);
     let template = |name: &str, gpus: u32| match node(name, 1, gpus, &[]) {
         Change::Node(node, _) => *node,
         other => panic!("{other:?}"),
