@@ -263,15 +263,20 @@ mod tests {
         assert!(planned(&snapshot).starts_with("bind p to a"), "{}", planned(&snapshot));
     }
 
-    #[test]
-    fn kg_24_what_devices_lack_is_named_and_so_are_labels_that_cannot_be_met() {
+    /// A pod that waits for one of eight devices, each with the same set of bits.
+    fn with_bits() -> Snapshot {
         let mut snapshot = cluster(&format!("{N8}\nwait p whole"));
         let mut node = snapshot.nodes().next().unwrap().1.node().clone();
-        node.inventory
-            .devices
-            .iter_mut()
-            .for_each(|device| drop(device.attributes.insert("enumType".into(), "5".into())));
+        for device in &mut node.inventory.devices {
+            device.attributes.insert("enumType".into(), "5".into());
+        }
         snapshot.put_node(node);
+        snapshot
+    }
+
+    #[test]
+    fn kg_24_what_devices_lack_is_named_and_so_are_labels_that_cannot_be_met() {
+        let mut snapshot = with_bits();
         let mut said = |count: u32, requests: &[(&str, i64)]| {
             ask(&mut snapshot, "p", count, false, requests);
             planned(&snapshot)
@@ -289,13 +294,7 @@ mod tests {
 
     #[test]
     fn a_scorer_says_whether_a_quantity_is_an_amount_or_a_set_of_bits() {
-        let mut snapshot = cluster(&format!("{N8}\nwait p whole"));
-        let mut node = snapshot.nodes().next().unwrap().1.node().clone();
-        node.inventory
-            .devices
-            .iter_mut()
-            .for_each(|device| drop(device.attributes.insert("enumType".into(), "5".into())));
-        snapshot.put_node(node);
+        let mut snapshot = with_bits();
         ask(&mut snapshot, "p", 1, false, &[("gpu/0/enumType", 2)]);
         assert!(planned(&snapshot).starts_with("wait p"), "no bit in common: {}", planned(&snapshot));
         let mut pod = snapshot.waiting().next().unwrap().1.pod().clone();
