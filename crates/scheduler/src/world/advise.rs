@@ -206,7 +206,7 @@ impl World {
         }
         let mut copy = self.snapshot.clone();
         for mut node in templates {
-            self.policy.devices.offer(node.name.as_str()).lower(&mut node.inventory.devices);
+            self.keep_to_policy(&mut node);
             copy.put_node(node);
         }
         let uid = seen.pod.uid.clone();

@@ -206,13 +206,18 @@ impl World {
             notes.problem = said;
         }
         node.volume_limits = notes.limits.clone();
+        self.keep_to_policy(&mut node);
+        self.snapshot.put_node(node);
+        self.evict_refused(&name, now);
+    }
+
+    /// Leaves a node the devices, and of them as much, as the policy lets it offer.
+    pub(super) fn keep_to_policy(&self, node: &mut Node) {
         let opted = opted_in(&node.labels);
         if opted == Some(false) || (self.policy.devices.only_opted_in && opted != Some(true)) {
             node.inventory.devices.clear();
         }
         self.policy.devices.offer(node.name.as_str()).lower(&mut node.inventory.devices);
-        self.snapshot.put_node(node);
-        self.evict_refused(&name, now);
     }
 
     /// A disruption budget changes, or goes: does it let somebody go who holds devices and whom it kept?

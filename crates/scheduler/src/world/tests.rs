@@ -672,6 +672,9 @@ fn an_autoscaler_learns_which_template_would_do_and_nothing_of_it_is_remembered(
     let none = world.imagine(asking(8), names(), templates(), Time(1));
     assert_eq!((none.fit.len(), none.refused.len()), (0, 3));
     assert!(none.refused["large"].text.contains("GPU"), "{none:?}");
+    let mut kept_out = templates();
+    kept_out[1].labels.insert(keys::NODE_OPT_IN.into(), "false".into());
+    assert!(world.imagine(asking(4), names(), kept_out, Time(1)).fit.is_empty(), "a template may be kept out, too");
     assert!(*world.snapshot() == before && !world.has_awake());
 }
 
