@@ -53,7 +53,7 @@ type PerDevice = BTreeMap<DeviceId, Held>;
 
 fn add(to: &mut PerDevice, container: &ContainerGrant) {
     for slice in &container.slices {
-        let one = Held { memory: slice.memory, share: slice.share, tasks: 1, exclusive: slice.exclusive };
+        let one = Held { memory: slice.memory, share: slice.share, tasks: 1, exclusive: slice.is_alone() };
         let held = to.entry(slice.device.clone()).or_default();
         *held = held.and(one);
     }
@@ -178,8 +178,9 @@ impl Ledger {
         }
         let known = self.holders.contains_key(uid);
         let want = peak(grant);
-        let mut reasons = Vec::new();
-        let mut all_passing = true;
+        let mut reasons: Vec<String> =
+            grant.unprotected().map(|(name, slice)| unprotected(name, &slice.device)).collect();
+        let mut all_passing = reasons.is_empty();
         for (id, need) in &want {
             let Some(device) = devices.iter().find(|d| d.id == *id) else {
                 reasons.push(format!("this node has no device {id}"));
@@ -276,6 +277,13 @@ impl Ledger {
         }
         if names.is_empty() { "nobody".into() } else { names.join(", ") }
     }
+}
+
+/// What is wrong with a grant of a part of a card without isolation. No scheduler of this version makes one.
+fn unprotected(container: &ContainerName, device: &DeviceId) -> String {
+    format!(
+        "{device}: {container} is granted a part of it without isolation, which only a container alone on a device may have"
+    )
 }
 
 /// Why a device takes no new work.

@@ -233,7 +233,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         Resize { node: node.clone(), accounts: hold.accounts(), events: events.clone(), patches: patches.clone() };
     let resize = resize.run(stop());
     let cut = acknowledge(journal.clone(), view.subscribe(), stop());
-    let settle = Settle { node: node.clone(), hold, journal, runtime, kubelet, slots, ready };
+    let settle = Settle { node: node.clone(), hold, journal, runtime, kubelet, slots, events: events.clone(), ready };
     let settle = settle.run(stop());
     let desk = desk::serve(args.run.join("desk.sock"), node.clone(), events.clone(), nonsense.clone(), stop());
     let (serve, send) = (serve::run(plugin, args.plugins.clone(), stop()), queue.send(client.clone(), stop()));

@@ -10,6 +10,7 @@ use divvy_core::time::Time;
 use divvy_service::Stop;
 use divvy_service::health::Condition;
 
+use crate::events::Events;
 use crate::hold::Hold;
 use crate::journal::Journal;
 use crate::kubelet::Kubelet;
@@ -37,6 +38,8 @@ pub struct Settle {
     pub kubelet: Kubelet,
     /// The slots that are offered.
     pub slots: Slots,
+    /// Where pods' users are warned.
+    pub events: Events,
     /// Set once the devices were looked at.
     pub ready: Condition,
 }
@@ -47,6 +50,7 @@ impl Settle {
         let this = Arc::new(self);
         let (mut pods, mut devices) = (this.node.pods.changes(), this.node.changes());
         let mut swept: Option<Instant> = None;
+        let mut warned = BTreeSet::new();
         loop {
             // Marked before anything is read: what changes from here on is looked at once more.
             pods.mark_unchanged();
@@ -65,6 +69,7 @@ impl Settle {
             }
             let settled = this.clone();
             tokio::task::spawn_blocking(move || settled.once(running.as_ref(), sweep)).await?;
+            warn_of_unprotected(&this.node, &this.events, &mut warned);
             this.update_slots().await;
             this.ready.set(this.node.is_explored());
             let due = async {
@@ -124,6 +129,26 @@ impl Settle {
         let closed = devices.iter().filter(|d| !d.is_open()).count();
         self.slots.update(devices.len(), closed, &held);
         self.slots.set_leaving(self.node.leaving_slots());
+    }
+}
+
+/// Warns once of each pod that an earlier version gave a part of a card without isolation. It keeps running; its card takes no
+/// further tenant.
+fn warn_of_unprotected(node: &Node, events: &Events, warned: &mut BTreeSet<PodUid>) {
+    let ledger = node.ledger();
+    warned.retain(|uid| ledger.holders().contains_key(uid));
+    for (uid, holder) in ledger.holders() {
+        let devices: BTreeSet<&str> = holder.grant.unprotected().map(|(_, slice)| slice.device.as_str()).collect();
+        let Some(pod) = node.pods.get(uid).filter(|_| !devices.is_empty()) else { continue };
+        if warned.insert(uid.clone()) {
+            let devices = devices.into_iter().collect::<Vec<_>>().join(", ");
+            tracing::warn!(pod = %pod.pod, devices, "a pod holds a part of a device without isolation");
+            let note = format!(
+                "nothing holds this pod to its part of {devices}: it was granted with isolation `none` by an earlier version of Divvy. \
+                 The device takes no further pods. Delete the pod and create it again without the annotation, or with whole devices"
+            );
+            events.warn_pod(&pod, "Unprotected", &note);
+        }
     }
 }
 

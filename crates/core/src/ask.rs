@@ -192,6 +192,11 @@ impl DeviceAsk {
             ..DeviceAsk::default()
         }
     }
+
+    /// Will nothing else be on the device? A share of 1000 does not say so: beside it a share of 0 can be booked.
+    pub fn is_alone(&self) -> bool {
+        self.exclusive || (self.kind == DeviceKind::Mlu && self.memory == MemoryAsk::Nothing)
+    }
 }
 
 /// Memory asked per device.

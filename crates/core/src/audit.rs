@@ -241,6 +241,9 @@ fn compare_slice(
     {
         return Some(format!("{}: not the {profile} partition it asks for", slice.device));
     }
+    if slice.is_unprotected() {
+        return Some(format!("{}: no isolation on a card that others may use", slice.device));
+    }
     let memory = memory_of(want.memory, device, inventory);
     let enough = slice.kind == want.kind
         && slice.memory >= memory

@@ -69,3 +69,24 @@ pub struct Slice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
 }
+
+impl Slice {
+    /// Nothing holds the container to its part of a card that others may use too. No such slice is granted; earlier versions granted
+    /// them. A NIC has no parts: everybody who holds it may use all of it.
+    pub fn is_unprotected(&self) -> bool {
+        self.isolation == Isolation::None && !self.exclusive && self.kind != DeviceKind::Nic
+    }
+
+    /// Nothing else may be booked on the device. An unprotected slice takes no further company, whatever its grant says.
+    pub fn is_alone(&self) -> bool {
+        self.exclusive || self.is_unprotected()
+    }
+}
+
+impl Grant {
+    /// The slices that nothing holds to their part of a shared card, with their containers.
+    pub fn unprotected(&self) -> impl Iterator<Item = (&ContainerName, &Slice)> {
+        let slices = self.containers.iter().flat_map(|c| c.slices.iter().map(move |slice| (&c.name, slice)));
+        slices.filter(|(_, slice)| slice.is_unprotected())
+    }
+}

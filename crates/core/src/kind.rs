@@ -122,18 +122,83 @@ fn shared_slice(device: &Device, inventory: &Inventory, want: &Want<'_>) -> Resu
     })
 }
 
-/// The best way of isolation that the device offers and the pod accepts. A pod alone on its device needs none.
+/// The best way of isolation that the device offers and the pod accepts. Only a pod that is alone on its device needs none.
 fn isolation(device: &Device, want: &Want<'_>) -> Result<Isolation, Obstacle> {
-    let accepted = |way: &Isolation| want.isolation.is_empty() || want.isolation.contains(way);
-    if let Some(way) = device.isolation.iter().copied().filter(|way| *way != Isolation::Mig).find(accepted) {
-        return Ok(way);
+    let alone = want.ask.is_alone();
+    let accepted = |way: &Isolation| {
+        (*way != Isolation::None || alone) && (want.isolation.is_empty() || want.isolation.contains(way))
+    };
+    // A device that says nothing about isolation is kept by interception, unless a pod has it alone.
+    let unsaid: &[Isolation] = if alone { &[Isolation::None, Isolation::Intercept] } else { &[Isolation::Intercept] };
+    let offered = if device.isolation.is_empty() { unsaid } else { &device.isolation };
+    let best = offered.iter().copied().filter(|way| *way != Isolation::Mig).find(accepted);
+    best.ok_or_else(|| Obstacle::Isolation { want: want.isolation.to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WAYS: [Isolation; 4] = [Isolation::Mig, Isolation::Driver, Isolation::Intercept, Isolation::None];
+
+    fn ways() -> impl Strategy<Value = Vec<Isolation>> {
+        prop::collection::vec(prop::sample::select(&WAYS[..]), 0..5)
     }
-    let alone = want.ask.exclusive || want.ask.share == Share::WHOLE;
-    if (device.isolation.is_empty() || alone) && accepted(&Isolation::None) {
-        return Ok(if device.isolation.is_empty() && !alone { Isolation::Intercept } else { Isolation::None });
+
+    fn ask() -> impl Strategy<Value = DeviceAsk> {
+        let memory = prop_oneof![
+            Just(MemoryAsk::Nothing),
+            (0u64..100).prop_map(|gib| MemoryAsk::Bytes(Bytes::gib(gib))),
+            (0u32..=1000).prop_map(|part| MemoryAsk::Part(Share(part))),
+            (0u64..100).prop_map(MemoryAsk::NodeUnits),
+        ];
+        let kind = prop::sample::select(&[DeviceKind::Gpu, DeviceKind::Mlu, DeviceKind::Nic][..]);
+        let share = prop_oneof![Just(0), Just(1000), 0u32..=1000].prop_map(Share);
+        (kind, memory, share, any::<bool>()).prop_map(|(kind, memory, share, exclusive)| DeviceAsk {
+            kind,
+            memory,
+            share,
+            exclusive,
+            ..DeviceAsk::default()
+        })
     }
-    if device.isolation.is_empty() && accepted(&Isolation::Intercept) {
-        return Ok(Isolation::Intercept);
+
+    proptest! {
+        #[test]
+        fn a_part_of_a_card_without_isolation_is_never_granted(ask in ask(), offered in ways(), accepted in ways()) {
+            let device = Device { kind: ask.kind, isolation: offered, ..Device::gpu("G", 0, "MLU370-X8", Bytes::gib(80)) };
+            let inventory = Inventory { devices: vec![device.clone()], ..Inventory::default() };
+            let want = Want { ask: &ask, isolation: &accepted };
+            let kind = Kinds::default().of(ask.kind).unwrap();
+            if let Ok(slice) = kind.slice(&device, &inventory, &want, 0) {
+                prop_assert!(!slice.is_unprotected(), "{slice:?}");
+                if slice.isolation == Isolation::None && ask.kind != DeviceKind::Nic {
+                    let mut book = Book::open(&device, Bytes::ZERO);
+                    book.take(&crate::ledger::charge_of(&slice, Some(&device)));
+                    prop_assert_eq!(book.room(&Charge { tasks: 1, ..Charge::default() }), Err(Obstacle::HeldAlone));
+                }
+            }
+        }
     }
-    Err(Obstacle::Isolation { want: want.isolation.to_vec() })
+
+    #[test]
+    fn a_card_with_an_unprotected_tenant_of_an_earlier_version_takes_no_further_tenant() {
+        let device = Device::gpu("G", 0, "A100", Bytes::gib(80));
+        let slice = Slice {
+            device: device.id.clone(),
+            kind: DeviceKind::Gpu,
+            memory: Bytes::gib(1),
+            memory_limit: Bytes::gib(1),
+            share: Share(1),
+            share_limit: Share::WHOLE,
+            exclusive: false,
+            isolation: Isolation::None,
+            partition: None,
+        };
+        let mut book = Book::open(&device, Bytes::ZERO);
+        book.take(&crate::ledger::charge_of(&slice, Some(&device)));
+        assert_eq!(book.room(&Charge { tasks: 1, ..Charge::default() }), Err(Obstacle::HeldAlone));
+    }
 }

@@ -66,7 +66,7 @@ pub fn charge(slices: impl IntoIterator<Item = (Role, Charge)>, init_done: bool)
 /// What one slice alone charges.
 pub fn charge_of(slice: &Slice, device: Option<&Device>) -> Charge {
     let slots = slice.partition.as_ref().map_or(0, |name| device.map_or(0, |device| mig::slots(device, name)));
-    Charge { memory: slice.memory, share: slice.share, tasks: 1, exclusive: slice.exclusive, slots }
+    Charge { memory: slice.memory, share: slice.share, tasks: 1, exclusive: slice.is_alone(), slots }
 }
 
 /// What a grant charges, device by device, in the order in which the devices first occur.

@@ -58,6 +58,35 @@ fn a_container_that_restarts_is_not_counted_twice() {
     assert_eq!(node.ledger.held()[&DeviceId::from("GPU-0")].memory, Bytes::gib(60));
 }
 
+fn unprotected(device: u32) -> Grant {
+    let slice = Slice { isolation: divvy_core::device::Isolation::None, ..part(device, 1, 1) };
+    grant(vec![container("main", Role::Main, vec![slice])])
+}
+
+#[test]
+fn a_grant_of_a_part_without_isolation_is_refused_for_good() {
+    let mut node = Node::new();
+    let refusal = node.admit("a", &unprotected(0)).unwrap_err();
+    assert!(!refusal.passing);
+    assert_eq!(
+        refusal.to_string(),
+        "GPU-0: main is granted a part of it without isolation, which only a container alone on a device may have"
+    );
+    assert!(node.ledger.held().is_empty());
+    let alone = Slice { exclusive: true, isolation: divvy_core::device::Isolation::None, ..part(0, 1, 1) };
+    node.admit("b", &grant(vec![container("main", Role::Main, vec![alone])])).unwrap();
+}
+
+#[test]
+fn a_pod_that_held_a_part_without_isolation_before_keeps_it_and_gets_no_company() {
+    let mut node = Node::new();
+    node.ledger.adopt(&"old".into(), &key("old"), &unprotected(0));
+    node.admit("old", &unprotected(0)).unwrap();
+    let refusal = node.admit("new", &one(0, 1, 0)).unwrap_err();
+    assert_eq!(refusal.to_string(), "GPU-0: it is given out exclusively, held by default/old");
+    node.admit("new", &one(1, 1, 0)).unwrap();
+}
+
 #[test]
 fn a_force_deleted_pod_holds_what_its_running_containers_use_and_the_refusal_passes() {
     let mut node = Node::new();

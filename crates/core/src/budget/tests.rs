@@ -366,7 +366,7 @@ fn an_init_container_that_ends_lowers_the_cost() {
             share: Share(share),
             share_limit: Share::WHOLE,
             exclusive: false,
-            isolation: Isolation::None,
+            isolation: Isolation::Intercept,
             partition: None,
         }],
     };

@@ -163,6 +163,25 @@ mod tests {
     }
 
     #[test]
+    fn the_audit_sees_a_part_of_a_card_without_isolation() {
+        let (snapshot, mut plan) = plan(node(1, |_, _| {}), &[memory(3000)], &[]);
+        plan.binds[0].grant.as_mut().unwrap().containers[0].slices[0].isolation = Isolation::None;
+        let said = format!("{:?}", audit(&snapshot, &plan));
+        assert!(said.contains("no isolation on a card that others may use"), "{said}");
+    }
+
+    #[test]
+    fn a_pod_that_accepts_no_isolation_only_gets_a_whole_card_or_waits() {
+        let offers = |_: usize, d: &mut Device| d.isolation = vec![Isolation::Intercept, Isolation::None];
+        let all_of_its_time = DeviceAsk { share: crate::units::Share::WHOLE, ..memory(1024) };
+        let (_, waits) = plan(node(1, offers), &[memory(1024), all_of_its_time], &[Isolation::None]);
+        assert_eq!(given(&waits), [""; 0]);
+        assert!(describe(&waits).contains("that can be isolated as wanted"), "{}", describe(&waits));
+        let (_, alone) = plan(node(1, offers), &[DeviceAsk::whole(1)], &[Isolation::None]);
+        assert_eq!(alone.binds[0].grant.as_ref().unwrap().containers[0].slices[0].isolation, Isolation::None);
+    }
+
+    #[test]
     fn an_instance_that_is_there_already_is_given_to_one_pod() {
         let instances = |i: usize, d: &mut Device| {
             let (profile, mib) = [("1g.5gb", 4864), ("2g.10gb", 9856)][i];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use divvy_core::ask::{
     Class, DeviceAsk, DeviceRule, Dialect, Gang, GpuAsk, MemoryAsk, ModelPattern, ModelRule, PolicyChoice, Topology,
 };
-use divvy_core::device::{Isolation, Link};
+use divvy_core::device::{DeviceKind, Isolation, Link};
 use divvy_core::id::DeviceId;
 use divvy_core::keys;
 use divvy_core::units::{Bytes, Share};
@@ -148,6 +148,7 @@ pub(crate) fn overlay(wishes: &Wishes, ask: &mut GpuAsk, mistakes: &mut Vec<Mist
     ask.expected_duration = wishes.expected_duration.or(ask.expected_duration);
     ask.min_runtime = wishes.min_runtime.or(ask.min_runtime);
 
+    refuse_unprotected(ask, mistakes);
     let native = ask.dialect == Dialect::Native;
     let wants = || ask.containers.iter().flat_map(|container| &container.wants);
     for (key, set) in
@@ -327,6 +328,20 @@ fn device_ids(text: &str) -> Result<Vec<DeviceId>, Wrong> {
 }
 
 /// One of a few words, or the nearest of them.
+/// Without isolation nothing holds a container to its part of a card, so that only whole cards can be had so.
+fn refuse_unprotected(ask: &GpuAsk, mistakes: &mut Vec<Mistake>) {
+    if ask.isolation.is_empty() || ask.isolation.iter().any(|way| *way != Isolation::None) {
+        return;
+    }
+    let shares = |want: &DeviceAsk| want.kind != DeviceKind::Nic && !want.is_alone();
+    if let Some(container) = ask.containers.iter().find(|container| container.wants.iter().any(shares)) {
+        let problem =
+            format!("nothing would hold container {} to its part of a device that others may use", container.name);
+        let mend = format!("ask for whole devices ({}: 1 without memory and share), or write intercept", keys::GPU);
+        mistakes.push(Mistake::about(DIALECT, Field::annotation(keys::ISOLATION), "none", problem, mend));
+    }
+}
+
 fn one_of<T: Copy>(text: &str, words: &[(&'static str, T)]) -> Result<T, Wrong> {
     if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
         return Ok(*value);

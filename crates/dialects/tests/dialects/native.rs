@@ -264,3 +264,26 @@ fn a_key_in_the_wrong_place_says_where_it_belongs() {
     assert!(refusal.contains("is an annotation, not a resource; move it to the pod's annotations"), "{refusal}");
     assert!(refusal.contains("is a resource, not an annotation; move it to the container's limits"), "{refusal}");
 }
+
+#[test]
+fn a_part_of_a_device_without_isolation_is_refused_in_every_dialect_that_divides() {
+    let divided = [
+        pod(&[(GPU_MEMORY, "1Gi"), (GPU_SHARE, "1")]),
+        pod(&[(GPU_SHARE, "500")]),
+        pod(&[(GPU_SHARE, "1000")]),
+        pod(&[("nvidia.com/gpu", "1"), ("nvidia.com/gpumem", "1000")]),
+        pod(&[("aliyun.com/gpu-mem", "1")]),
+        pod(&[("tencent.com/vcuda-core", "50"), ("tencent.com/vcuda-memory", "4")]),
+        pod(&[]).label("sharedgpu/gpu_request", "0.5").label("sharedgpu/gpu_limit", "1.0"),
+    ];
+    for divided in divided {
+        let refusal = divided.annotation(ISOLATION, "none").refusal();
+        assert!(refusal.contains("nothing would hold container main to its part of a device"), "{refusal}");
+        assert!(refusal.contains("ask for whole devices"), "{refusal}");
+    }
+    for whole in [pod(&[(GPU, "1")]), pod(&[("nvidia.com/gpu", "1")])] {
+        assert_eq!(whole.annotation(ISOLATION, "none").ask().isolation, [Isolation::None]);
+    }
+    let preferred = pod(&[(GPU_SHARE, "500")]).annotation(ISOLATION, "mig,intercept,none").ask();
+    assert_eq!(preferred.isolation, [Isolation::Mig, Isolation::Intercept, Isolation::None]);
+}

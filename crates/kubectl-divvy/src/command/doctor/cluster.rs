@@ -1,5 +1,7 @@
 //! Checks of the cluster.
 
+use std::collections::BTreeSet;
+
 use divvy_api::managed;
 use divvy_api::policy::{ClusterPolicy, GpuPolicySpec};
 use divvy_core::keys;
@@ -37,6 +39,7 @@ pub(super) fn check(view: &anyhow::Result<View>, policy: &GpuPolicySpec, facts: 
         findings.push(kubelets_count_slots(view, facts));
         findings.push(agents_are_of_one_version(view));
         findings.push(devices_are_fit(view));
+        findings.push(shared_cards_are_isolated(view));
     }
     findings.push(nobody_else_owns_the_devices(facts));
     findings.push(no_class_owns_our_names(policy, facts));
@@ -255,6 +258,33 @@ fn devices_are_fit(view: &View) -> Finding {
         return Finding::warning(check, found, "nvidia-smi on the node names them; that memory is not offered");
     }
     Finding::well(check, "all are fit for work, and nobody uses them past Divvy")
+}
+
+/// Earlier versions granted parts of cards without isolation.
+fn shared_cards_are_isolated(view: &View) -> Finding {
+    let check = "isolation";
+    let unprotected: Vec<String> = view
+        .snapshot
+        .pods()
+        .filter_map(|(_, state)| {
+            let bound = state.pod().bound()?;
+            let devices: BTreeSet<&str> =
+                bound.grant.as_ref()?.unprotected().map(|(_, slice)| slice.device.as_str()).collect();
+            let devices = devices.into_iter().collect::<Vec<_>>().join(", ");
+            (!devices.is_empty()).then(|| format!("{} on {} ({devices})", state.pod().key, bound.node))
+        })
+        .collect();
+    if unprotected.is_empty() {
+        return Finding::well(check, "every pod on a shared device is held to its part");
+    }
+    Finding::wrong(
+        check,
+        format!("nothing holds these pods to their part of a shared device: {}", unprotected.join(", ")),
+        format!(
+            "delete them and create them again with whole devices or without {}: none; until then their devices take no further pods",
+            keys::ISOLATION
+        ),
+    )
 }
 
 fn nobody_else_owns_the_devices(facts: &Facts) -> Finding {

@@ -6,8 +6,10 @@ use divvy_api::policy::GpuPolicySpec;
 use divvy_core::device::{Device, Health};
 use divvy_core::keys;
 use divvy_core::node::Node;
+use divvy_core::pod::{Bound, Pod, State};
 use divvy_core::resources::Resources;
 use divvy_core::snapshot::Record;
+use divvy_core::time::Time;
 use divvy_core::units::Bytes;
 
 use super::facts::{Admission, Facts, NodeFacts};
@@ -281,4 +283,23 @@ fn a_machine_is_read_from_its_files() {
     let findings = host::check(&host);
     let default = findings.iter().find(|f| f.check == "runtime default").unwrap();
     assert!(default.found.starts_with("nvidia is containerd's default"), "a drop-in wins: {default:?}");
+}
+
+#[test]
+fn a_pod_that_an_earlier_version_gave_a_part_of_a_card_without_isolation_is_found() {
+    broken("isolation", Verdict::Wrong, "team/old on gpu-a (GPU-1)", |p| {
+        let slice = serde_json::json!({"device": "GPU-1", "memory": 1, "memoryLimit": 1, "share": 1, "shareLimit": 1000,
+            "isolation": "none"});
+        let grant = serde_json::json!({"v": 1, "at": 0, "policy": "frag",
+            "containers": [{"name": "main", "slices": [slice]}]});
+        let mut pod = Pod::new("team", "old");
+        pod.state = State::Bound(Bound {
+            node: "gpu-a".into(),
+            grant: Some(serde_json::from_value(grant).unwrap()),
+            since: Time(0),
+            init_done: false,
+            terminating: false,
+        });
+        p.file.cluster.pods.push(pod);
+    });
 }
