@@ -12,7 +12,7 @@ use crate::device::{Device, DeviceKind, Inventory, Isolation, Link};
 use crate::grant::Slice;
 use crate::ledger::{Book, Charge};
 use crate::reason::Obstacle;
-use crate::units::{Bytes, Share};
+use crate::units::Bytes;
 
 pub use gpu::Gpu;
 pub use mlu::Mlu;
@@ -140,6 +140,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::units::Share;
 
     const WAYS: [Isolation; 4] = [Isolation::Mig, Isolation::Driver, Isolation::Intercept, Isolation::None];
 
