@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 
 use crate::run;
 
+mod deny;
 mod edges;
 mod links;
+mod packages;
 mod reach;
 mod size;
 mod source;
+mod unused;
 mod words;
 
 /// A file of the repository.

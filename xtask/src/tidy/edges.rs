@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
-
 use super::none;
-use crate::run;
+use super::packages::{Package, packages};
 
 /// What each of our packages may use of the others (tests of it may use more). Inner ones first.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -20,33 +18,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("divvy-scheduler", &["divvy-core", "divvy-dialects", "divvy-api", "divvy-cluster", "divvy-service"]),
     ("divvy-webhook", &["divvy-core", "divvy-dialects", "divvy-api", "divvy-cluster", "divvy-service"]),
     ("divvy-budget", &["divvy-core", "divvy-api", "divvy-cluster", "divvy-service"]),
-    ("divvy-dashboard", &["divvy-core", "divvy-dialects", "divvy-api", "divvy-cluster", "divvy-service"]),
-    ("divvy-sim", &["divvy-core", "divvy-limiter"]),
+    ("divvy-dashboard", &["divvy-core", "divvy-api", "divvy-cluster"]),
+    ("divvy-sim", &["divvy-core"]),
     (
         "divvy-agent",
-        &[
-            "divvy-core",
-            "divvy-dialects",
-            "divvy-limiter",
-            "divvy-shm",
-            "divvy-proto",
-            "divvy-api",
-            "divvy-cluster",
-            "divvy-service",
-        ],
+        &["divvy-core", "divvy-dialects", "divvy-limiter", "divvy-shm", "divvy-proto", "divvy-api", "divvy-service"],
     ),
-    ("divvy-hook", &["divvy-shm", "divvy-limiter"]),
+    ("divvy-hook", &["divvy-shm"]),
     (
         "divvy-embedded",
-        &[
-            "divvy-core",
-            "divvy-limiter",
-            "divvy-dialects",
-            "divvy-api",
-            "divvy-cluster",
-            "divvy-scheduler",
-            "divvy-webhook",
-        ],
+        &["divvy-core", "divvy-limiter", "divvy-api", "divvy-cluster", "divvy-scheduler", "divvy-webhook"],
     ),
     ("divvy-fakedriver", &[]),
     ("divvy-fakedriver-cuda", &["divvy-fakedriver"]),
@@ -56,7 +37,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "divvy",
         &[
             "divvy-core",
-            "divvy-dialects",
             "divvy-api",
             "divvy-cluster",
             "divvy-service",
@@ -86,18 +66,13 @@ const CEILINGS: &[(&str, &[&str])] = &[
 
 /// Package -> (ours, foreign) that it needs to be built, without what only its tests need.
 fn dependencies() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
-    let output = run::command("cargo", &["metadata", "--format-version=1", "--no-deps", "--offline"]).output().unwrap();
-    assert!(output.status.success(), "cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
-    let names: BTreeSet<&str> = packages.iter().map(|package| package["name"].as_str().unwrap()).collect();
-    let of = |package: &Value| {
-        let needed =
-            package["dependencies"].as_array().unwrap().iter().filter(|dependency| dependency["kind"] != "dev");
-        let needed = needed.map(|dependency| dependency["name"].as_str().unwrap().to_owned());
+    let packages = packages();
+    let names: BTreeSet<&str> = packages.iter().map(|package| &*package.name).collect();
+    let of = |package: &Package| {
+        let needed = package.needs.iter().filter(|need| !need.for_tests).map(|need| need.name.clone());
         needed.partition(|name| names.contains(name.as_str()))
     };
-    packages.iter().map(|package| (package["name"].as_str().unwrap().to_owned(), of(package))).collect()
+    packages.iter().map(|package| (package.name.clone(), of(package))).collect()
 }
 
 #[test]
@@ -109,6 +84,8 @@ fn dependencies_point_inwards() {
             Some((_, allowed)) => {
                 let outward = ours.iter().filter(|name| !allowed.contains(&name.as_str()));
                 broken.extend(outward.map(|name| format!("{package} depends on {name}")));
+                let unused = allowed.iter().filter(|name| !ours.contains(**name));
+                broken.extend(unused.map(|name| format!("{package} may depend on {name}, and does not")));
             }
         }
     }
@@ -135,6 +112,8 @@ fn crates_with_a_ceiling_use_nothing_above_it() {
         let (_, foreign) = &all[*package];
         let above = foreign.iter().filter(|name| !allowed.contains(&name.as_str()));
         broken.extend(above.map(|name| format!("{package} depends on {name}")));
+        let unused = allowed.iter().filter(|name| !foreign.contains(**name));
+        broken.extend(unused.map(|name| format!("{package} may depend on {name}, and does not")));
     }
     none(
         &broken,
