@@ -9,6 +9,7 @@ use crate::run;
 mod deny;
 mod edges;
 mod links;
+mod metrics;
 mod packages;
 mod reach;
 mod size;

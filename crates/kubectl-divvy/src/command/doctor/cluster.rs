@@ -25,8 +25,11 @@ const OTHERS: [(&str, &str); 9] = [
 
 /// Clocks this far apart, in milliseconds, make ages and budgets wrong.
 const SKEW: i64 = 10_000;
-/// The oldest Kubernetes whose admission policies Divvy's guard is written for.
-const OLDEST: (u32, u32) = (1, 30);
+/// The oldest Kubernetes that Divvy was tried on (docs/control-plane.md, "Kubernetes").
+const OLDEST: (u32, u32) = (1, 34);
+/// The oldest kubelet that Kubernetes supports beside such an API server. Older ones know no CDI devices from device plugins, or have
+/// them behind a feature gate.
+const OLDEST_KUBELET: (u32, u32) = (1, 31);
 
 /// All of them.
 pub(super) fn check(view: &anyhow::Result<View>, policy: &GpuPolicySpec, facts: &Facts) -> Vec<Finding> {
@@ -67,20 +70,21 @@ fn server_is_new_enough(facts: &Facts) -> Finding {
         return Finding::unknown(check, "the API server's version is not known");
     };
     if (major, minor) < OLDEST {
-        let found = format!("the API server is {}, which has no admission policies", facts.server);
+        let found = format!("the API server is {}, on which Divvy was never tried", facts.server);
         return Finding::wrong(check, found, format!("Divvy needs Kubernetes {}.{} or newer", OLDEST.0, OLDEST.1));
     }
     let old = facts.nodes.iter().find(|(_, node)| {
         let mut parts = node.kubelet.trim_start_matches('v').split('.').filter_map(|n| n.parse::<u32>().ok());
-        parts.next().zip(parts.next()).is_some_and(|kubelet| kubelet < (1, 28))
+        parts.next().zip(parts.next()).is_some_and(|kubelet| kubelet < OLDEST_KUBELET)
     });
+    let newer = format!("{}.{} or newer", OLDEST_KUBELET.0, OLDEST_KUBELET.1);
     match old {
         Some((name, node)) => Finding::wrong(
             check,
-            format!("the kubelet of {name} is {}, which knows no CDI devices from device plugins", node.kubelet),
-            "upgrade it to 1.28 or newer, or run the agent there with --carrier=cri-shim",
+            format!("the kubelet of {name} is {}, which may not pass on CDI devices of device plugins", node.kubelet),
+            format!("upgrade it to {newer}, or run the agent there with --carrier=cri-shim"),
         ),
-        None => Finding::well(check, format!("API server {}, kubelets 1.28 or newer", facts.server)),
+        None => Finding::well(check, format!("API server {}, kubelets {newer}", facts.server)),
     }
 }
 

@@ -80,8 +80,10 @@ fn a_policy_that_is_not_followed_is_found() {
 
 #[test]
 fn old_versions_are_found() {
-    broken("versions", Verdict::Wrong, "v1.27.1", |p| p.facts.server = "v1.27.1".into());
-    broken("versions", Verdict::Wrong, "gpu-a", |p| p.facts.nodes.get_mut("gpu-a").unwrap().kubelet = "v1.26.0".into());
+    broken("versions", Verdict::Wrong, "v1.33.9", |p| p.facts.server = "v1.33.9".into());
+    broken("versions", Verdict::Wrong, "gpu-a", |p| {
+        p.facts.nodes.get_mut("gpu-a").unwrap().kubelet = "v1.30.14".into()
+    });
     broken("versions", Verdict::Unknown, "not known", |p| p.facts.server.clear());
 }
 
