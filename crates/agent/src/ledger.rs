@@ -10,80 +10,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::ask::Role;
-use divvy_core::device::{Device, Health};
-use divvy_core::grant::{ContainerGrant, Grant};
+use divvy_core::device::{Device, Health, Inventory};
+use divvy_core::grant::Grant;
 use divvy_core::id::{ContainerName, DeviceId, PodKey, PodUid};
-use divvy_core::units::{Bytes, Share};
+use divvy_core::ledger::{Charge, charges};
+use divvy_core::units::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// What is held of one device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
-    /// Booked memory.
-    pub memory: Bytes,
-    /// Booked time.
-    pub share: Share,
-    /// Containers.
-    pub tasks: u32,
-    /// Nobody else may come.
-    pub exclusive: bool,
-}
+/// What is held of each device. Hardware partitions are their vendor's to count.
+type PerDevice = BTreeMap<DeviceId, Charge>;
 
-impl Held {
-    fn and(self, other: Held) -> Held {
-        Held {
-            memory: Bytes(self.memory.0.saturating_add(other.memory.0)),
-            share: Share(self.share.0.saturating_add(other.share.0)),
-            tasks: self.tasks.saturating_add(other.tasks),
-            exclusive: self.exclusive || other.exclusive,
-        }
-    }
-
-    fn or_more(self, other: Held) -> Held {
-        Held {
-            memory: self.memory.max(other.memory),
-            share: self.share.max(other.share),
-            tasks: self.tasks.max(other.tasks),
-            exclusive: self.exclusive || other.exclusive,
-        }
-    }
-}
-
-type PerDevice = BTreeMap<DeviceId, Held>;
-
-fn add(to: &mut PerDevice, container: &ContainerGrant) {
-    for slice in &container.slices {
-        let one = Held { memory: slice.memory, share: slice.share, tasks: 1, exclusive: slice.is_alone() };
-        let held = to.entry(slice.device.clone()).or_default();
-        *held = held.and(one);
-    }
-}
-
-fn raise(to: &mut PerDevice, level: &PerDevice) {
-    for (device, held) in level {
-        let most = to.entry(device.clone()).or_default();
-        *most = most.or_more(*held);
-    }
-}
-
-/// The most a pod holds at any time, by Kubernetes' rule: init containers one after another, sidecars beside all that follows.
+/// The most a pod holds at any time, as the scheduler counts it.
 pub fn peak(grant: &Grant) -> PerDevice {
-    let mut peak = PerDevice::new();
-    let mut beside = PerDevice::new();
-    let is_early = |c: &&ContainerGrant| c.role != Role::Main;
-    for container in grant.containers.iter().filter(is_early) {
-        let mut level = beside.clone();
-        add(&mut level, container);
-        raise(&mut peak, &level);
-        if container.role == Role::Sidecar {
-            beside = level;
-        }
-    }
-    for container in grant.containers.iter().filter(|c| !is_early(c)) {
-        add(&mut beside, container);
-    }
-    raise(&mut peak, &beside);
-    peak
+    charges(grant, &Inventory::default(), false).into_iter().collect()
 }
 
 /// A pod that holds something here.
@@ -106,11 +45,11 @@ impl Holder {
         match &self.left_behind {
             None => peak(&self.grant),
             Some(running) => {
-                let mut held = PerDevice::new();
-                for container in self.grant.containers.iter().filter(|c| running.contains(&c.name)) {
-                    add(&mut held, container);
-                }
-                held
+                let mut left = self.grant.clone();
+                left.containers.retain(|c| running.contains(&c.name));
+                // They run beside each other, whatever their parts were.
+                left.containers.iter_mut().for_each(|c| c.role = Role::Main);
+                peak(&left)
             }
         }
     }
@@ -145,7 +84,7 @@ impl Ledger {
     }
 
     /// What is held of each device.
-    pub fn held(&self) -> BTreeMap<DeviceId, Held> {
+    pub fn held(&self) -> BTreeMap<DeviceId, Charge> {
         self.held_without(None, |_| true)
     }
 
@@ -157,7 +96,7 @@ impl Ledger {
             }
             for (device, held) in holder.holds() {
                 let sum = all.entry(device).or_default();
-                *sum = sum.and(held);
+                *sum = sum.beside(held);
             }
         }
         all
@@ -296,7 +235,7 @@ fn closed(device: &Device) -> Option<String> {
 }
 
 /// What speaks against `need` on a device of which `held` is taken.
-fn objections(device: &Device, need: &Held, held: &Held, foreign: Bytes) -> Vec<String> {
+fn objections(device: &Device, need: &Charge, held: &Charge, foreign: Bytes) -> Vec<String> {
     let mut against = Vec::new();
     if held.exclusive {
         against.push("it is given out exclusively".to_owned());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use divvy_core::ask::{GpuAsk, Role};
-use divvy_core::grant::Grant;
+use divvy_core::grant::{Grant, held};
 use divvy_core::id::{PodKey, PodUid};
 use divvy_core::keys;
 use divvy_service::Stop;
@@ -33,7 +33,7 @@ pub struct PodView {
     pub members: Vec<Member>,
     /// What it was granted first; `Err` says what is wrong with the annotation.
     pub grant: Option<Result<Grant, String>>,
-    /// What it is to have instead.
+    /// What was admitted later, and is to be had instead.
     pub change: Option<Change>,
     /// What it asked for, where the annotation can be read.
     pub ask: Option<GpuAsk>,
@@ -45,7 +45,7 @@ pub struct PodView {
     pub manifest: Arc<Value>,
 }
 
-/// A later change of a grant.
+/// Amounts that were admitted after the pod was bound.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// As it was written.
@@ -63,6 +63,12 @@ impl PodView {
         let annotations = meta.annotations.as_ref().unwrap_or(&empty);
         let read = |key: &str| annotations.get(key).map(String::as_str);
         let status = pod.status.as_ref();
+        let held = read(keys::GRANT).map(|grant| held(grant, read(keys::GRANT_ADMITTED)));
+        let change = held.as_ref().and_then(|held| held.as_ref().ok()).and_then(|held| {
+            let text = read(keys::GRANT_ADMITTED)?.to_owned();
+            let grant = held.admitted.as_ref().map(|admitted| admitted.grant.clone());
+            Some(Change { text, grant: grant.ok_or_else(|| held.ignored.clone().unwrap_or_default()) })
+        });
         let early = spec.init_containers.iter().flatten().map(|c| member(c, true));
         let main = spec.containers.iter().map(|c| member(c, false));
         Some(PodView {
@@ -71,8 +77,8 @@ impl PodView {
             ended: matches!(status.and_then(|s| s.phase.as_deref()), Some("Succeeded" | "Failed")),
             running: status.and_then(|s| s.phase.as_deref()) == Some("Running"),
             members: early.chain(main).collect(),
-            grant: read(keys::GRANT).map(parse_grant),
-            change: read(keys::GRANT_OVERRIDE).map(|text| Change { text: text.to_owned(), grant: parse_grant(text) }),
+            grant: held.map(|held| held.and_then(|held| held.granted.check().map(|()| held.granted))),
+            change,
             ask: read(keys::ASK).and_then(|text| serde_json::from_str(text).ok()),
             seen: seen(pod),
             devices_bad: devices_bad(pod),
@@ -80,12 +86,11 @@ impl PodView {
         })
     }
 
-    /// What it is to have: the last change of its grant that can be read, or the grant itself.
+    /// What it is to have: the amounts that were admitted last, or the grant itself.
     pub fn wanted(&self) -> Option<&Result<Grant, String>> {
-        match &self.change {
-            // A change nobody can read must not take away what was granted.
-            Some(Change { grant: Ok(_), .. }) if self.grant.is_some() => self.change.as_ref().map(|c| &c.grant),
-            _ => self.grant.as_ref(),
+        match (&self.grant, &self.change) {
+            (Some(Ok(_)), Some(Change { grant: admitted @ Ok(_), .. })) => Some(admitted),
+            (grant, _) => grant.as_ref(),
         }
     }
 
@@ -137,22 +142,6 @@ fn seen(pod: &Pod) -> Seen {
             .flatten()
             .any(|s| s.container_id.as_ref().is_some_and(|id| !id.is_empty())),
     }
-}
-
-/// Reads a grant, and says what is wrong with it.
-fn parse_grant(text: &str) -> Result<Grant, String> {
-    let grant: Grant = serde_json::from_str(text).map_err(|e| format!("cannot be read: {e}"))?;
-    if grant.v > Grant::VERSION {
-        return Err(format!("has version {}, and this agent knows up to {}", grant.v, Grant::VERSION));
-    }
-    for container in &grant.containers {
-        for slice in &container.slices {
-            if slice.memory > slice.memory_limit || slice.share > slice.share_limit {
-                return Err(format!("books more on {} for {} than it allows to use", slice.device, container.name));
-            }
-        }
-    }
-    Ok(grant)
 }
 
 #[derive(Default)]
@@ -317,20 +306,31 @@ mod tests {
         assert!(error(over).contains("books more on G for c"));
     }
 
+    fn amounts(memory: u64, device: &str, isolation: &str) -> String {
+        let slice = json!({"device": device, "memory": memory, "memoryLimit": 9, "share": 0, "shareLimit": 0, "isolation": isolation});
+        json!({"v": 1, "at": 0, "policy": "", "containers": [{"name": "c", "slices": [slice]}]}).to_string()
+    }
+
     #[test]
-    fn a_later_change_that_can_be_read_takes_the_grants_place() {
-        let grant = |memory: u64| {
-            format!(
-                r#"{{"v":1,"at":0,"policy":"","containers":[{{"name":"c","slices":[
-                {{"device":"G","memory":{memory},"memoryLimit":9,"share":0,"shareLimit":0,"isolation":"intercept"}}]}}]}}"#
-            )
-        };
-        let wanted = |change: &str| {
-            let view = pod(json!({keys::GRANT: grant(1), keys::GRANT_OVERRIDE: change}));
+    fn amounts_that_were_admitted_later_take_the_grants_place_and_a_wish_does_not() {
+        let wanted = |key: &str, change: &str| {
+            let view = pod(json!({keys::GRANT: amounts(1, "G", "intercept"), key: change}));
             view.wanted().unwrap().clone().unwrap().containers[0].slices[0].memory.0
         };
-        assert_eq!(wanted(&grant(5)), 5);
-        assert_eq!(wanted("nonsense"), 1);
-        assert_eq!(pod(json!({keys::GRANT_OVERRIDE: grant(5)})).wanted(), None, "a change of nothing is nothing");
+        assert_eq!(wanted(keys::GRANT_ADMITTED, &amounts(5, "G", "intercept")), 5);
+        assert_eq!(wanted(keys::GRANT_OVERRIDE, &amounts(5, "G", "intercept")), 1);
+        assert_eq!(wanted(keys::GRANT_ADMITTED, "nonsense"), 1);
+        let nothing = pod(json!({keys::GRANT_ADMITTED: amounts(5, "G", "intercept")}));
+        assert_eq!(nothing.wanted(), None, "a change of nothing is nothing");
+    }
+
+    #[test]
+    fn a_change_of_more_than_amounts_is_followed_neither_before_the_first_start_nor_after() {
+        for (change, what) in [(amounts(5, "H", "intercept"), "device"), (amounts(5, "G", "none"), "isolation")] {
+            let view = pod(json!({keys::GRANT: amounts(1, "G", "intercept"), keys::GRANT_ADMITTED: change}));
+            assert_eq!(view.wanted(), view.grant.as_ref());
+            let why = view.change.unwrap().grant.unwrap_err();
+            assert!(why.contains(what), "{why}");
+        }
     }
 }

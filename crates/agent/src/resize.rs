@@ -1,5 +1,5 @@
-//! A grant is changed while it is held: the annotation was written first, so the schedulers' ledgers count it already; here it is
-//! judged against the node's own, and carried into the pages of containers that run. Nothing restarts.
+//! Other amounts of a grant that is held: the scheduler has admitted them, so that its ledger counts them already; here they are judged
+//! against the node's own, and carried into the pages of containers that run. Nothing restarts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,13 +8,15 @@ use divvy_core::device::Device;
 use divvy_core::grant::{Grant, Slice};
 use divvy_core::id::{ContainerName, DeviceId, PodUid};
 use divvy_core::keys;
+use divvy_core::ledger::Charge;
+use divvy_core::resize::too_large;
 use divvy_core::units::{Bytes, Share};
 use divvy_service::Stop;
 
 use crate::arbiter::Accounts;
 use crate::events::Events;
 use crate::hold;
-use crate::ledger::{Held, Refusal, peak};
+use crate::ledger::{Refusal, peak};
 use crate::node::Node;
 use crate::patches::{Change, Patches};
 use crate::pods::PodView;
@@ -89,7 +91,7 @@ impl Resize {
             let key = (hold::account(&pod.uid, container), device.to_string());
             accounts.get(&key).map_or(Bytes::ZERO, |account| Bytes(account.memory))
         };
-        let against = judge(&old, new, used);
+        let against = judge(&self.node.devices(), &old, new, used);
         if !against.is_empty() {
             return Some(Err(against));
         }
@@ -109,30 +111,17 @@ impl Resize {
     }
 }
 
-/// What speaks against a change, whatever else is on the devices.
-fn judge(old: &Grant, new: &Grant, used: impl Fn(&ContainerName, &DeviceId) -> Bytes) -> Vec<String> {
-    let mut against = Vec::new();
-    for (was, is) in old.containers.iter().zip(&new.containers) {
-        let devices = |slices: &[Slice]| -> Vec<(DeviceId, bool)> {
-            slices.iter().map(|s| (s.device.clone(), s.exclusive)).collect()
-        };
-        if was.name != is.name || devices(&was.slices) != devices(&is.slices) {
-            against.push(format!(
-                "{} would get other devices: amounts can change while it runs, devices cannot",
-                was.name
-            ));
-            continue;
-        }
-        for slice in &is.slices {
-            let held = used(&is.name, &slice.device);
+/// What speaks against other amounts, whatever else is on the devices. They are of the same devices ([`divvy_core::grant::held`]).
+fn judge(devices: &[Device], old: &Grant, new: &Grant, used: impl Fn(&ContainerName, &DeviceId) -> Bytes) -> Vec<String> {
+    let mut against: Vec<String> = devices.iter().filter_map(|device| too_large(old, new, device)).collect();
+    for container in &new.containers {
+        for slice in &container.slices {
+            let held = used(&container.name, &slice.device);
             if held > slice.memory_limit {
-                let (name, device, limit) = (&is.name, &slice.device, slice.memory_limit);
+                let (name, device, limit) = (&container.name, &slice.device, slice.memory_limit);
                 against.push(format!("{name} uses {held} of {device}, more than {limit}"));
             }
         }
-    }
-    if old.containers.len() != new.containers.len() {
-        against.push("it names other containers".to_owned());
     }
     against
 }
@@ -142,7 +131,7 @@ fn judge(old: &Grant, new: &Grant, used: impl Fn(&ContainerName, &DeviceId) -> B
 pub(crate) fn by_growth(devices: &[Device], old: Option<&Grant>, new: &Grant) -> Vec<Device> {
     let (held, wanted) = (old.map(peak).unwrap_or_default(), peak(new));
     let judged = |device: &Device| {
-        let on_it = |of: &BTreeMap<DeviceId, Held>| of.get(&device.id).copied().unwrap_or_default();
+        let on_it = |of: &BTreeMap<DeviceId, Charge>| of.get(&device.id).copied().unwrap_or_default();
         let (was, is, mut device) = (on_it(&held), on_it(&wanted), device.clone());
         if is.memory <= was.memory {
             device.bookable_memory = Some(Bytes(u64::MAX));
@@ -183,14 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn devices_stay_and_memory_is_not_cut_below_what_is_used() {
-        let used = |gib| move |_: &ContainerName, _: &DeviceId| Bytes::gib(gib);
-        assert!(judge(&grant("G", 4), &grant("G", 8), used(3)).is_empty());
-        assert!(judge(&grant("G", 4), &grant("G", 3), used(3)).is_empty());
-        assert_eq!(judge(&grant("G", 4), &grant("G", 2), used(3)), ["main uses 3 GiB of G, more than 2 GiB"]);
-        let elsewhere = judge(&grant("G", 4), &grant("H", 4), used(0));
-        assert_eq!(elsewhere, ["main would get other devices: amounts can change while it runs, devices cannot"]);
-        assert!(!judge(&grant("G", 4), &testing::grant(Vec::new()), used(0)).is_empty());
+    fn memory_is_not_cut_below_what_is_used_nor_raised_above_the_card() {
+        let card = [Device::gpu("G", 0, "T4", Bytes::gib(16))];
+        let judged = |gib, used| judge(&card, &grant("G", 4), &grant("G", gib), |_, _| Bytes::gib(used));
+        assert!(judged(8, 3).is_empty());
+        assert!(judged(3, 3).is_empty());
+        assert_eq!(judged(2, 3), ["main uses 3 GiB of G, more than 2 GiB"]);
+        assert_eq!(judged(17, 3), ["G: a limit of 17 GiB is more than it has, 16 GiB"]);
     }
 
     fn pod(name: &str) -> PodView {

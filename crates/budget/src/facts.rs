@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use divvy_api::wire::{self, Meta, Watched};
 use divvy_core::ask::{Class, GpuAsk};
-use divvy_core::grant::Grant;
+use divvy_core::grant::{Grant, held};
 use divvy_core::id::{NodeName, PodKey, PodUid};
 use divvy_core::keys;
 use divvy_core::time::Time;
@@ -39,7 +39,7 @@ pub struct PodFacts {
     pub wants: Option<Class>,
     /// The class it has.
     pub class: Option<Class>,
-    /// What it was granted, with later changes in order of time.
+    /// What it was granted, and then the amounts that were admitted later: each from its `at` on.
     pub grants: Vec<Arc<Grant>>,
     /// Its init containers are done, since then.
     pub init_done: Option<Time>,
@@ -72,8 +72,13 @@ impl PodFacts {
     pub fn read(pod: &wire::Pod) -> Option<PodFacts> {
         let note = |key: &str| pod.metadata.annotations.get(key);
         let ask: Option<GpuAsk> = note(keys::ASK).and_then(|text| serde_json::from_str(text).ok());
-        let grants = [keys::GRANT, keys::GRANT_OVERRIDE].into_iter().filter_map(note);
-        let grants: Vec<Arc<Grant>> = grants.filter_map(|text| serde_json::from_str(text).ok()).map(Arc::new).collect();
+        let grants: Vec<Arc<Grant>> = note(keys::GRANT)
+            .and_then(|grant| held(grant, note(keys::GRANT_ADMITTED).map(String::as_str)).ok())
+            .map(|held| {
+                let later = held.admitted.map(|admitted| Grant { at: admitted.at.0, ..admitted.grant });
+                [held.granted].into_iter().chain(later).map(Arc::new).collect()
+            })
+            .unwrap_or_default();
         if ask.is_none() && grants.is_empty() {
             return None;
         }
@@ -141,6 +146,27 @@ mod tests {
     #[test]
     fn an_ordinary_pod_is_no_business_of_ours() {
         assert_eq!(facts(json!({"metadata": {"name": "p", "namespace": "n", "uid": "u"}})), None);
+    }
+
+    #[test]
+    fn amounts_that_were_admitted_later_count_from_then_on_and_a_wish_never() {
+        let grant = |at: u64, share: u32, device: &str| {
+            let slice = json!({"device": device, "memory": 1, "memoryLimit": 1, "share": share, "shareLimit": 1000, "isolation": "intercept"});
+            json!({"v": 1, "at": at, "policy": "frag", "containers": [{"name": "c", "slices": [slice]}]}).to_string()
+        };
+        let held = |annotations: serde_json::Value| {
+            let read = facts(json!({"metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": annotations},
+                "spec": {"nodeName": "n0", "containers": [{"name": "c"}]}}));
+            let grants = read.map(|read| read.grants).unwrap_or_default();
+            grants.iter().map(|g| (g.at, g.containers[0].slices[0].share.0)).collect::<Vec<_>>()
+        };
+        let first = grant(1000, 300, "G");
+        assert_eq!(held(json!({(keys::GRANT): first, (keys::GRANT_OVERRIDE): grant(1000, 100, "G")})), [(1000, 300)]);
+        let admitted = json!({(keys::GRANT): first, (keys::GRANT_ADMITTED): grant(5000, 100, "G")});
+        assert_eq!(held(admitted), [(1000, 300), (5000, 100)]);
+        for bad in ["{".to_owned(), grant(5000, 100, "H")] {
+            assert_eq!(held(json!({(keys::GRANT): first, (keys::GRANT_ADMITTED): bad})), [(1000, 300)]);
+        }
     }
 
     #[test]

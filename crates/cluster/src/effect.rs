@@ -20,6 +20,8 @@ pub enum Effect {
     Explain(Explain),
     /// Set (or, with none, remove) annotations of a pod.
     Annotate(Annotate),
+    /// Set a condition of a pod.
+    Condition(Condition),
     /// Open a scheduling gate of a pod.
     LiftGate(LiftGate),
     /// Say on the GpuPolicy whether it is followed.
@@ -106,6 +108,21 @@ pub struct Annotate {
     pub target: Target,
     /// Name to value; none removes it.
     pub annotations: BTreeMap<String, Option<String>>,
+}
+
+/// A condition of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The pod.
+    pub target: Target,
+    /// Its type.
+    pub kind: &'static str,
+    /// Does it hold?
+    pub holds: bool,
+    /// Why, in one word.
+    pub reason: &'static str,
+    /// Why, in one sentence.
+    pub message: String,
 }
 
 /// A gate to open.

@@ -2,6 +2,7 @@
 
 mod annotate;
 mod bind;
+mod condition;
 mod event;
 mod evict;
 mod explain;
@@ -41,6 +42,7 @@ impl Effects for KubeEffects {
             Effect::Tell(event) => event::carry_out(&self.client, &self.reporter, event).await,
             Effect::Explain(explain) => explain::carry_out(&self.client, explain).await,
             Effect::Annotate(annotate) => annotate::carry_out(&self.client, annotate).await,
+            Effect::Condition(condition) => condition::carry_out(&self.client, condition).await,
             Effect::LiftGate(lift) => gate::carry_out(&self.client, lift).await,
             Effect::AcknowledgePolicy { generation, problem } => {
                 policy::carry_out(&self.client, *generation, problem.as_deref()).await

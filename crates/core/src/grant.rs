@@ -1,11 +1,15 @@
 //! What a pod holds. Written once, as an annotation of the Binding itself, so that the node's name and the grant arrive in one write.
 
+mod held;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ask::Role;
 use crate::device::{DeviceKind, Isolation};
 use crate::id::{ClaimUid, ContainerName, DeviceId};
 use crate::units::{Bytes, Share};
+
+pub use held::{Admitted, Held, admission, held, resized, wished};
 
 /// Everything a pod was granted on its node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +81,11 @@ impl Slice {
         self.isolation == Isolation::None && !self.exclusive && self.kind != DeviceKind::Nic
     }
 
+    /// Are its amounts its own to choose? A device that is held alone, a hardware partition and a NIC are as large as they are.
+    pub fn is_resizable(&self) -> bool {
+        !self.exclusive && self.partition.is_none() && self.kind != DeviceKind::Nic
+    }
+
     /// Nothing else may be booked on the device. An unprotected slice takes no further company, whatever its grant says.
     pub fn is_alone(&self) -> bool {
         self.exclusive || self.is_unprotected()
@@ -84,6 +93,21 @@ impl Slice {
 }
 
 impl Grant {
+    /// What is wrong with a grant that can be read: no container starts by such a one, though it counts.
+    pub fn check(&self) -> Result<(), String> {
+        if self.v > Grant::VERSION {
+            return Err(format!("has version {}, and this program knows up to {}", self.v, Grant::VERSION));
+        }
+        for container in &self.containers {
+            for slice in &container.slices {
+                if slice.memory > slice.memory_limit || slice.share > slice.share_limit {
+                    return Err(format!("books more on {} for {} than it allows to use", slice.device, container.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The slices that nothing holds to their part of a shared card, with their containers.
     pub fn unprotected(&self) -> impl Iterator<Item = (&ContainerName, &Slice)> {
         let slices = self.containers.iter().flat_map(|c| c.slices.iter().map(move |slice| (&c.name, slice)));

@@ -31,8 +31,10 @@ pub const ISOLATION: &str = "divvy.dev/isolation";
 pub const ASK: &str = "divvy.dev/ask";
 /// On a pod: the grant (JSON of `Grant`), written in the Binding.
 pub const GRANT: &str = "divvy.dev/grant";
-/// On a pod: a later change of its grant (resize), read by the fold after the grant.
+/// On a pod: other amounts of its grant that somebody with the verb `resize` wishes. Counts for nothing until it is admitted.
 pub const GRANT_OVERRIDE: &str = "divvy.dev/grant-override";
+/// On a pod: other amounts of its grant that the scheduler has admitted; they count instead of the first ones, from `at` on.
+pub const GRANT_ADMITTED: &str = "divvy.dev/grant-admitted";
 /// On a pod: the class it has now; budgets change it.
 pub const CLASS_NOW: &str = "divvy.dev/class-now";
 /// On a node: its devices (JSON of `Inventory`), written by the agent.
@@ -84,8 +86,20 @@ pub const USER_ANNOTATIONS: [&str; 15] = [
     ISOLATION,
 ];
 /// What only Divvy writes: a pod that brings one of these at creation is refused.
-pub const INTERNAL: &[&str] =
-    &[ASK, GRANT, GRANT_OVERRIDE, CLASS_NOW, INVENTORY, CORDON, NODE_OPT_IN, SLOT, AGENT, JOURNAL_CUT, GANG_MEMBER];
+pub const INTERNAL: &[&str] = &[
+    ASK,
+    GRANT,
+    GRANT_OVERRIDE,
+    GRANT_ADMITTED,
+    CLASS_NOW,
+    INVENTORY,
+    CORDON,
+    NODE_OPT_IN,
+    SLOT,
+    AGENT,
+    JOURNAL_CUT,
+    GANG_MEMBER,
+];
 
 // --- Kubernetes' own ---
 /// On anything: the copy of itself that `kubectl apply` leaves behind.

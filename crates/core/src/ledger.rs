@@ -27,7 +27,8 @@ pub struct Charge {
 }
 
 impl Charge {
-    fn beside(self, other: Charge) -> Charge {
+    /// Both at once.
+    pub fn beside(self, other: Charge) -> Charge {
         Charge {
             memory: Bytes(self.memory.0.saturating_add(other.memory.0)),
             share: Share(self.share.0.saturating_add(other.share.0)),

@@ -34,6 +34,7 @@ pub mod pod;
 pub mod policy;
 pub mod quota;
 pub mod reason;
+pub mod resize;
 pub mod resources;
 pub mod rules;
 pub mod schedule;

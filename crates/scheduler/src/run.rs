@@ -366,7 +366,7 @@ impl<E: Effects> Loop<E> {
         }
         for effect in effects {
             match effect {
-                Effect::Tell(_) | Effect::Explain(_) | Effect::AcknowledgePolicy { .. } => {
+                Effect::Tell(_) | Effect::Explain(_) | Effect::Condition(_) | Effect::AcknowledgePolicy { .. } => {
                     if self.tales.len() >= TALES {
                         self.tales.pop_front();
                         self.parts.metrics.lost_event();
@@ -417,12 +417,13 @@ impl<E: Effects> Loop<E> {
                     Effect::Tell(_) => "event",
                     Effect::Explain(_) => "explain",
                     Effect::Annotate(_) => "annotate",
+                    Effect::Condition(_) => "condition",
                     Effect::LiftGate(_) => "lift gate",
                     Effect::AcknowledgePolicy { .. } => "policy",
                 };
                 self.parts.metrics.took(step, seconds);
                 match &effect {
-                    Effect::Tell(_) | Effect::Explain(_) | Effect::AcknowledgePolicy { .. } => {
+                    Effect::Tell(_) | Effect::Explain(_) | Effect::Condition(_) | Effect::AcknowledgePolicy { .. } => {
                         self.telling = self.telling.saturating_sub(1);
                     }
                     _ => self.flying = self.flying.saturating_sub(1),

@@ -11,6 +11,7 @@ mod lines;
 mod outcome;
 mod ports;
 mod promise;
+mod resize;
 mod share;
 mod standing;
 mod torn;
@@ -54,6 +55,8 @@ pub struct World {
     torn: HashMap<GangKey, Time>,
     /// Pods that somebody bound without a grant, and what [`Entry::manifest`] is of those that wait.
     orphans: BTreeMap<PodUid, Option<Arc<serde_json::Value>>>,
+    /// Pods for which somebody wishes other amounts than they have.
+    wishes: BTreeMap<PodUid, resize::Wish>,
     /// Ports that users of an emulated system find on pods.
     ports: ports::Ports,
     /// What nodes last said to pods that another scheduler asks about.
@@ -132,6 +135,7 @@ impl World {
             evicting: BTreeMap::new(),
             torn: HashMap::new(),
             orphans: BTreeMap::new(),
+            wishes: BTreeMap::new(),
             ports: ports::Ports::default(),
             advice: HashMap::new(),
             notes: HashMap::new(),

@@ -1,4 +1,5 @@
 use divvy_core::grant::Slice;
+use divvy_core::units::Share;
 use proptest::prelude::*;
 
 use super::*;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use divvy_core::ask::{Class, Dialect, GpuAsk, Role};
-use divvy_core::grant::Grant;
+use divvy_core::grant::{self, Grant};
 use divvy_core::id::{NodeName, PodKey, PodUid};
 use divvy_core::keys;
 use divvy_core::labels::Labels;
@@ -40,6 +40,10 @@ pub struct PodSeen {
     pub bad_ask: Option<String>,
     /// It carries a grant, but one we cannot read: somebody wrote over it, or a newer version did.
     pub bad_grant: Option<String>,
+    /// It carries amounts that are said to be admitted, and that are not followed. Why.
+    pub bad_amounts: Option<String>,
+    /// The amounts it is to have next, where somebody wishes others than it has; an error says why they are none.
+    pub wish: Option<Result<Grant, String>>,
 }
 
 /// A pod. `managed` says which extended resources stand for devices: those are the ask's business, and no node is short of them.
@@ -52,16 +56,20 @@ pub fn pod(mut wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
     wire.spec.scheduling_gates.retain(|gate| gate.name != keys::GANG_GATE);
     let gated = wire.spec.scheduling_gates.len() < gates;
     let meta = wire.metadata;
-    // A later change of the grant is a whole grant of its own, read instead of the first.
-    let written = meta.annotations.get(keys::GRANT_OVERRIDE).or_else(|| meta.annotations.get(keys::GRANT));
-    let (grant, bad_grant) = read::<Grant>(written);
+    let note = |key: &str| meta.annotations.get(key).map(String::as_str);
+    let (held, bad_grant) = match note(keys::GRANT).map(|text| grant::held(text, note(keys::GRANT_ADMITTED))) {
+        None => (None, None),
+        Some(Ok(held)) => (Some(held), None),
+        Some(Err(why)) => (None, Some(why)),
+    };
+    let wish = held.as_ref().and_then(|held| grant::wished(held, note(keys::GRANT_OVERRIDE)));
     let since = wire.status.start_time.or(bound_at(&wire.status)).or(meta.creation_timestamp);
     let state = match wire.spec.node_name.as_str() {
         "" => State::Waiting,
         node => State::Bound(Bound {
             node: NodeName::from(node),
-            since: time(grant.as_ref().map(|g| Time(g.at)), since),
-            grant: grant.map(Arc::new),
+            since: time(held.as_ref().map(|held| Time(held.granted.at)), since),
+            grant: held.as_ref().map(|held| Arc::new(held.now().clone())),
             init_done: init_done(&wire.spec, &wire.status),
             terminating: meta.deletion_timestamp.is_some(),
         }),
@@ -78,6 +86,8 @@ pub fn pod(mut wire: wire::Pod, managed: impl Fn(&str) -> bool) -> PodSeen {
         port: meta.annotations.get(keys::KUBESHARE_PORT).and_then(|port| port.parse().ok()),
         bad_ask,
         bad_grant,
+        bad_amounts: held.and_then(|held| held.ignored),
+        wish,
         pod: Pod {
             uid: PodUid::from(meta.uid),
             key: PodKey::new(meta.namespace, meta.name.as_str()),

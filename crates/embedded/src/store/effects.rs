@@ -59,6 +59,13 @@ impl Store {
                     }
                 }
             }),
+            Effect::Condition(said) => {
+                let now = stamp(self.now);
+                let status = if said.holds { "True" } else { "False" };
+                let said_so = json!({"type": said.kind, "status": status, "reason": said.reason,
+                    "message": said.message, "lastTransitionTime": now});
+                self.change_found(&said.target, |pod| condition(pod, said_so))
+            }
             Effect::LiftGate(lift) => self.change_found(&lift.target, |pod| {
                 if let Some(gates) = pod["spec"]["schedulingGates"].as_array_mut() {
                     gates.retain(|gate| gate["name"] != lift.gate.as_str());

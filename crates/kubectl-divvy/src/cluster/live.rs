@@ -1,5 +1,6 @@
 //! A running cluster, read once: list after list, no watches.
 
+use divvy_api::budget::{GpuQuotaSpec, read_quota};
 use divvy_api::convert;
 use divvy_api::policy::{ClusterPolicy, GpuPolicySpec, NAME};
 use divvy_api::reader::PodReader;
@@ -8,6 +9,7 @@ use divvy_cluster::Failure;
 use divvy_cluster::watch::{escaped, selectors};
 use divvy_core::id::Namespace;
 use divvy_core::keys;
+use divvy_core::quota::Quotas;
 use divvy_core::snapshot::{Record, Surroundings};
 use divvy_core::time::Time;
 use kube::Client;
@@ -104,6 +106,7 @@ pub(crate) async fn gather(client: &Client) -> anyhow::Result<File> {
         file.budgets.extend(list_or_none::<Value>(client, path).await?.into_iter().map(without_noise));
     }
     file.quotas = list_or_none::<Value>(client, keys::QUOTAS_PATH).await?.into_iter().map(without_noise).collect();
+    file.cluster.surroundings.quotas = quotas(&file.quotas);
     Ok(file)
 }
 
@@ -134,6 +137,20 @@ async fn surroundings(client: &Client) -> Result<Surroundings, Failure> {
     around.capacities = all::<wire::StorageCapacity>(client).await?.into_iter().map(convert::capacity).collect();
     around.budgets = all::<wire::DisruptionBudget>(client).await?.into_iter().map(convert::budget).collect();
     Ok(around)
+}
+
+/// What the quotas say that can be followed, as the scheduler has it.
+fn quotas(objects: &[Value]) -> Quotas {
+    let mut quotas = Quotas::default();
+    for object in objects {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let spec = GpuQuotaSpec::deserialize(&object["spec"]).map_err(|e| vec![e.to_string()]);
+        if let Ok(quota) = spec.and_then(|spec| read_quota(name, &spec)) {
+            quotas.0.entry(Namespace::from(namespace)).or_default().push(quota);
+        }
+    }
+    quotas
 }
 
 /// A node's internal address.

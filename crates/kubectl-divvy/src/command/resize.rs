@@ -1,18 +1,16 @@
 //! `kubectl divvy resize POD`: another amount of the same devices, for a pod that runs on.
 //!
-//! Ledger first: the change must fit beside what others hold, by the same books the scheduler keeps. Then the pod is given its new
-//! grant in one write that fails if anything about the pod changed since; its node's agent judges it once more and applies it.
+//! The change must fit beside what others hold and into the namespace's quota, by the same books the scheduler keeps. Then the wish is
+//! written, in one write that fails if anything about the pod changed since; the scheduler admits it, and the pod's node puts it into
+//! force.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
-use divvy_core::device::{Device, DeviceKind};
-use divvy_core::grant::{Grant, Slice};
-use divvy_core::id::DeviceId;
-use divvy_core::keys;
-use divvy_core::ledger::{Charge, charges};
-use divvy_core::snapshot::{PodState, Snapshot};
+use divvy_core::device::DeviceKind;
+use divvy_core::grant::{Grant, Slice, held, wished};
+use divvy_core::snapshot::PodState;
+use divvy_core::{keys, resize};
 use divvy_core::units::{Bytes, Share};
 use kube::Client;
 use serde_json::{Value, json};
@@ -24,7 +22,7 @@ use crate::output::{self, BAD, GOOD, paint};
 /// What the command promises.
 pub(crate) const ABOUT: &str = "\
 Changes how much a running pod holds of the devices it has, up or down, without a restart. It is refused when it does not fit beside what \
-other pods hold; the node's agent checks once more and puts it into force. Needs the verb `resize` on `grants.divvy.dev` in the pod's \
+other pods hold or into the namespace's quota; the scheduler admits it, and the node's agent checks once more and puts it into force. Needs the verb `resize` on `grants.divvy.dev` in the pod's \
 namespace. The change is told as an event of the pod, with who made it.";
 
 #[derive(clap::Args)]
@@ -74,12 +72,12 @@ pub(crate) async fn run(args: &Args, source: &Source) -> anyhow::Result<Ending> 
     let grant = resized(state, args)?;
     let before = state.pod().bound().and_then(|b| b.grant.as_deref()).map(super::explain::devices).unwrap_or_default();
     let key = &state.pod().key;
-    if let Err(obstacles) = fits(&view.snapshot, state, &grant) {
+    if let Err(obstacles) = resize::fits(&view.snapshot, &state.pod().uid, &grant) {
         output::show(&format!("{key} {}: {}\n", paint("cannot be resized", BAD), obstacles.join("; ")))?;
         return Ok(Ending::No);
     }
     let after = super::explain::devices(&grant);
-    if before == after {
+    if before == after && (source.snapshot.is_some() || !wishes_otherwise(&source.client().await?, state).await?) {
         output::show(&format!("{key} holds {after} already.\n"))?;
         return Ok(Ending::Yes);
     }
@@ -90,7 +88,7 @@ pub(crate) async fn run(args: &Args, source: &Source) -> anyhow::Result<Ending> 
     let client = source.client().await?;
     let before_it = write(&client, state, &grant).await?;
     tell(&client, state, &before, &after).await;
-    output::show(&format!("{key} is granted {after} (was {before}).\n"))?;
+    output::show(&format!("{key} is to have {after} (has {before}).\n"))?;
     if args.wait == 0 {
         return Ok(Ending::Yes);
     }
@@ -160,66 +158,26 @@ fn change(slice: &mut Slice, args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Is there room for it, the pod's own given back? Asked for what grows: what the pod holds was promised to it, however little the policy
-/// has its device promise by now.
-fn fits(snapshot: &Snapshot, state: &PodState, grant: &Grant) -> Result<(), Vec<String>> {
-    let mut snapshot = snapshot.clone();
-    let pod = state.pod();
-    let Some(bound) = pod.bound() else { return Err(vec!["it has no node".into()]) };
-    let Some(old) = bound.grant.as_deref() else { return Err(vec!["it holds no device".into()]) };
-    snapshot.remove_pod(&pod.uid);
-    let Some(node) = snapshot.node(&bound.node) else {
-        return Err(vec![format!("its node {} is not known", bound.node)]);
-    };
-    let inventory = &node.node().inventory;
-    let held: BTreeMap<DeviceId, Charge> = charges(old, inventory, bound.init_done).into_iter().collect();
-    let mut obstacles = Vec::new();
-    for (id, charge) in charges(grant, inventory, bound.init_done) {
-        let device = inventory.devices.iter().position(|d| d.id == id);
-        let Some((place, kind)) = device.and_then(|d| Some((d, snapshot.kinds().of(inventory.devices[d].kind)?)))
-        else {
-            obstacles.push(format!("{id}: its node does not have it any more"));
-            continue;
-        };
-        let more = grown(&charge, &held.get(&id).copied().unwrap_or_default());
-        if let Err(obstacle) = kind.room(&node.books()[place], &more) {
-            obstacles.push(format!("{id}: {obstacle}"));
-        }
-        obstacles.extend(too_large(old, grant, &inventory.devices[place]));
-    }
-    if obstacles.is_empty() { Ok(()) } else { Err(obstacles) }
+/// Does somebody wish other amounts for the pod than it holds, which were not admitted?
+async fn wishes_otherwise(client: &Client, state: &PodState) -> anyhow::Result<bool> {
+    let key = &state.pod().key;
+    let path = format!("/api/v1/namespaces/{}/pods/{}", key.namespace, key.name);
+    let object: Value = divvy_cluster::get(client, &path).await?;
+    let note = |key: &str| object["metadata"]["annotations"][key].as_str();
+    let now = note(keys::GRANT).and_then(|grant| held(grant, note(keys::GRANT_ADMITTED)).ok());
+    Ok(now.is_some_and(|now| wished(&now, note(keys::GRANT_OVERRIDE)).is_some()))
 }
 
-/// The amounts of `charge` that are more than is held, each whole; there is always room for none.
-fn grown(charge: &Charge, held: &Charge) -> Charge {
-    Charge {
-        memory: if charge.memory > held.memory { charge.memory } else { Bytes::ZERO },
-        share: if charge.share > held.share { charge.share } else { Share::ZERO },
-        tasks: if charge.tasks > held.tasks { charge.tasks } else { 0 },
-        ..*charge
-    }
-}
-
-/// A limit that is raised beyond the card itself is a slip. One that was granted may stay: a card can be promised more often than once.
-fn too_large(old: &Grant, grant: &Grant, device: &Device) -> Option<String> {
-    let (before, after) = (old.containers.iter(), grant.containers.iter());
-    let pairs =
-        before.flat_map(|c| &c.slices).zip(after.flat_map(|c| &c.slices)).filter(|(_, is)| is.device == device.id);
-    let most = pairs.filter(|(was, is)| is.memory_limit > was.memory_limit).map(|(_, is)| is.memory_limit).max()?;
-    (most > device.memory).then(|| format!("{}: a limit of {most} is more than it has, {}", device.id, device.memory))
-}
-
-/// Writes the grant, unless the pod changed since we looked at it. Returns what its node said of the last change.
+/// Writes the wish, unless the pod changed since we looked at it. Returns what its node said of the last change.
 async fn write(client: &Client, state: &PodState, grant: &Grant) -> anyhow::Result<Option<Value>> {
     let pod = state.pod();
     let path = format!("/api/v1/namespaces/{}/pods/{}", pod.key.namespace, pod.key.name);
     let object: Value = divvy_cluster::get(client, &path).await?;
     ensure!(object["metadata"]["uid"] == pod.uid.as_str(), "{} is another pod by now: try again", pod.key);
     let note = |key: &str| object["metadata"]["annotations"][key].as_str();
-    let held: Option<Grant> =
-        note(keys::GRANT_OVERRIDE).or_else(|| note(keys::GRANT)).and_then(|text| serde_json::from_str(text).ok());
+    let now = note(keys::GRANT).and_then(|grant| held(grant, note(keys::GRANT_ADMITTED)).ok());
     let looked_at = pod.bound().and_then(|b| b.grant.as_deref());
-    ensure!(held.as_ref() == looked_at, "{} was resized by somebody else meanwhile: try again", pod.key);
+    ensure!(now.as_ref().map(|held| held.now()) == looked_at, "{} was resized by somebody else meanwhile: try again", pod.key);
     let body = json!({"metadata": {
         "uid": pod.uid,
         "resourceVersion": object["metadata"]["resourceVersion"],
@@ -252,7 +210,7 @@ async fn tell(client: &Client, state: &PodState, before: &str, after: &str) {
     }
 }
 
-/// Waits until the node's agent has answered: until its condition is another than before.
+/// Waits until scheduler or node has answered: until the condition is another than before.
 async fn in_force(client: &Client, state: &PodState, before: Option<&Value>, most: Duration) -> anyhow::Result<Ending> {
     let key = &state.pod().key;
     let path = format!("/api/v1/namespaces/{}/pods/{}", key.namespace, key.name);
@@ -267,14 +225,14 @@ async fn in_force(client: &Client, state: &PodState, before: Option<&Value>, mos
             }
             output::show(&format!(
                 "{}: {text}\nThe old amounts stay in force; resize it again, or back.\n",
-                paint("The node refuses it", BAD)
+                paint("It is refused", BAD)
             ))?;
             return Ok(Ending::No);
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     output::show(&format!(
-        "Its node has not answered within {}s: the books count the new amounts, the container has the old ones until it does.\n",
+        "Nobody has answered within {}s: the container has the old amounts until its node puts the new ones into force.\n",
         most.as_secs()
     ))?;
     Ok(Ending::No)
@@ -282,77 +240,4 @@ async fn in_force(client: &Client, state: &PodState, before: Option<&Value>, mos
 
 fn condition(pod: &Value) -> Option<&Value> {
     pod["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == keys::CONDITION_RESIZED)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use divvy_core::ask::Role;
-    use divvy_core::device::Isolation;
-    use divvy_core::grant::ContainerGrant;
-    use divvy_core::node::Node;
-    use divvy_core::pod::{Bound, Pod, State};
-    use divvy_core::resources::Resources;
-    use divvy_core::time::Time;
-
-    use super::*;
-
-    fn pod(name: &str, memory: u64, limit: u64) -> Pod {
-        let slice = Slice {
-            device: "G".into(),
-            kind: DeviceKind::Gpu,
-            memory: Bytes::gib(memory),
-            memory_limit: Bytes::gib(limit),
-            share: Share(300),
-            share_limit: Share(300),
-            exclusive: false,
-            isolation: Isolation::Intercept,
-            partition: None,
-        };
-        let container = ContainerGrant { name: "main".into(), role: Role::Main, slices: vec![slice] };
-        let containers = vec![container];
-        let grant = Grant { v: Grant::VERSION, at: 0, policy: "frag".into(), containers, claim: None };
-        let (node, grant, since) = ("n".into(), Some(Arc::new(grant)), Time(0));
-        let bound = Bound { node, grant, since, init_done: true, terminating: false };
-        Pod { state: State::Bound(bound), ..Pod::new("default", name) }
-    }
-
-    /// What speaks against other amounts for the first of the pods, on a card of 16 GiB that is promised once by now.
-    fn against(pods: &[Pod], change: Args) -> Vec<String> {
-        let mut node = Node::new("n", Resources::of(64_000, Bytes::gib(256)));
-        node.inventory.devices.push(Device::gpu("G", 0, "T4", Bytes::gib(16)));
-        let mut snapshot = Snapshot::new();
-        snapshot.put_node(node);
-        pods.iter().for_each(|pod| snapshot.put_pod(pod.clone()));
-        let state = snapshot.pod(&pods[0].uid).unwrap();
-        fits(&snapshot, state, &resized(state, &change).unwrap()).err().unwrap_or_default()
-    }
-
-    fn to(memory: Option<u64>, limit: Option<u64>, share: Option<u32>) -> Args {
-        let (memory, memory_limit) = (memory.map(Bytes::gib), limit.map(Bytes::gib));
-        let (share, share_limit, container) = (share.map(Share), None, None);
-        Args { pod: "a".into(), memory, memory_limit, share, share_limit, container, dry_run: true, wait: 0 }
-    }
-
-    #[test]
-    fn on_a_card_that_is_promised_less_often_than_it_was_only_what_grows_is_objected_to() {
-        let pods = [pod("a", 14, 14), pod("b", 14, 14)];
-        assert_eq!(against(&pods, to(Some(8), None, None)), [""; 0]);
-        assert_eq!(against(&pods, to(None, None, Some(700))), [""; 0]);
-        assert_eq!(against(&pods, to(Some(8), None, Some(700))), [""; 0]);
-        assert_eq!(against(&pods, to(Some(15), None, None)), ["G: 15 GiB of memory wanted, 2 GiB free"]);
-        assert_eq!(against(&pods, to(Some(8), None, Some(701))), ["G: share 0.701 wanted, 0.7 free"]);
-    }
-
-    #[test]
-    fn a_limit_above_the_card_that_was_granted_once_may_stay_and_sink_but_not_rise() {
-        let pods = [pod("a", 14, 24)];
-        assert_eq!(against(&pods, to(None, None, Some(500))), [""; 0]);
-        assert_eq!(against(&pods, to(Some(16), None, None)), [""; 0]);
-        assert_eq!(against(&pods, to(None, Some(20), None)), [""; 0]);
-        assert_eq!(against(&pods, to(None, Some(25), None)), ["G: a limit of 25 GiB is more than it has, 16 GiB"]);
-        let within = [pod("a", 8, 8)];
-        assert_eq!(against(&within, to(None, Some(17), None)), ["G: a limit of 17 GiB is more than it has, 16 GiB"]);
-    }
 }

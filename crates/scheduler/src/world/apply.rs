@@ -90,8 +90,12 @@ impl World {
             if let Some(problem) = &seen.bad_grant {
                 tracing::error!(pod = %pod.key, problem, "a grant cannot be read; its devices look free to us and not to the node");
             }
+            if let Some(problem) = &seen.bad_amounts {
+                tracing::error!(pod = %pod.key, problem, "the amounts said to be admitted are not followed; those before them count");
+            }
             let (node, orphan) =
                 (bound.node.clone(), pod.ask.is_some() && bound.grant.is_none() && seen.bad_grant.is_none());
+            self.note_wish(&mut pod, seen.wish);
             self.entries.remove(&uid).inspect(|entry| self.lines.leave(entry.shape, entry.created, &uid));
             self.awake.remove(&uid);
             self.shared.share(&mut pod);
@@ -101,6 +105,7 @@ impl World {
             self.snapshot.put_pod(pod);
             self.stirred |= wanted;
             self.evict_if_refused(&uid, &node, now);
+            self.grant_wish(&uid, now);
             if orphan {
                 self.orphans.insert(uid, seen.manifest);
             }
@@ -177,6 +182,7 @@ impl World {
         self.awake.remove(uid);
         self.evicting.remove(uid);
         self.orphans.remove(uid);
+        self.wishes.remove(uid);
         self.ports.forget(uid);
         self.advice.remove(uid);
         if self.snapshot.pod(uid).is_some() {

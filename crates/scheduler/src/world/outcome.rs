@@ -5,6 +5,7 @@ use divvy_cluster::Effect;
 use divvy_cluster::change::Change;
 use divvy_cluster::effect::{About, Bind, Event, Failure, Target};
 use divvy_core::id::PodUid;
+use divvy_core::keys;
 use divvy_core::time::Time;
 
 use super::World;
@@ -22,6 +23,9 @@ impl World {
         match effect {
             Effect::Bind(bind) => self.bound(bind, outcome, now),
             Effect::Evict(evict) => self.evicted(evict, outcome, now),
+            Effect::Annotate(annotate) if annotate.annotations.contains_key(keys::GRANT_ADMITTED) => {
+                self.wish_written(&annotate.target.uid, outcome, now);
+            }
             other => {
                 if let Err(failure) = outcome {
                     tracing::debug!(effect = ?other, %failure, "an effect failed");
@@ -153,6 +157,7 @@ impl World {
             self.return_torn_gangs(now);
             self.evict_again(now);
             self.adopt(now);
+            self.grant_wishes(now);
         }
         self.shared.sweep();
     }

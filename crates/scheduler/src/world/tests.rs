@@ -1,3 +1,5 @@
+mod resize;
+
 use std::collections::BTreeMap;
 
 use divvy_api::reader::PodReader;

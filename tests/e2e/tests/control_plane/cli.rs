@@ -117,7 +117,7 @@ fn a_resize_is_checked_written_once_and_told() {
         |key: &str| space.get("pod", "grows").unwrap()["metadata"]["annotations"][key].as_str().map(str::to_owned);
     assert_eq!(note(keys::GRANT_OVERRIDE), None);
 
-    // Granted: the whole grant with other amounts, and an event that says who.
+    // Wished: the whole grant with other amounts, and an event that says who.
     let said = yes(&space, &["resize", &target, "--share", "0.4", "--memory", "6Gi", "--wait", "0"]);
     assert!(said.contains("0.4 + 6 GiB"), "{said}");
     let changed: Value = serde_json::from_str(&note(keys::GRANT_OVERRIDE).unwrap()).unwrap();
@@ -125,9 +125,16 @@ fn a_resize_is_checked_written_once_and_told() {
     let events = space.list("events").unwrap();
     let told = events.iter().find(|e| e["reason"] == "ResizeRequested").expect("an event tells of it");
     assert!(told["message"].as_str().unwrap().contains("changed the grant"), "{told}");
-    // The scheduler's books follow.
-    let shown: Value = serde_json::from_str(&yes(&space, &["quota", "-n", name, "-o", "json"])).unwrap();
-    assert_eq!(shown[0]["held"]["share"], 400, "{shown}");
+    // The scheduler admits it, and the books follow.
+    let holds = |share: u64| {
+        divvy_e2e::eventually("the books follow", SOON, || {
+            let shown: Value = serde_json::from_str(&yes(&space, &["quota", "-n", name, "-o", "json"]))?;
+            anyhow::ensure!(shown[0]["held"]["share"] == share, "{shown}");
+            Ok(())
+        })
+        .unwrap();
+    };
+    holds(400);
 
     // Who lacks the verb may not, and is told so; who has it may.
     let user = format!("user-of-{name}");
@@ -162,6 +169,37 @@ fn a_resize_is_checked_written_once_and_told() {
         Ok(())
     })
     .unwrap();
+    holds(200);
+
+    // The verb is for amounts: who has it can write the wish, and nothing comes of one for more than amounts, or for more than the quota.
+    let quota = json!({"apiVersion": "divvy.dev/v1alpha1", "kind": "GpuQuota", "metadata": {"name": "small"},
+        "spec": {"limits": [{"share": 500}]}});
+    space.apply(&quota.to_string()).unwrap();
+    let granted: Value = serde_json::from_str(&note(keys::GRANT).unwrap()).unwrap();
+    let wish = |change: &dyn Fn(&mut Value)| {
+        let mut wish = granted.clone();
+        change(&mut wish["containers"][0]["slices"][0]);
+        let patch = json!({"metadata": {"annotations": {(keys::GRANT_OVERRIDE): wish.to_string()}}}).to_string();
+        tenant.say(&["patch", "pod", "grows", "--type=merge", "--patch", &patch]).unwrap();
+    };
+    let refused = |what: &str| {
+        let says = |p: &Value| {
+            let conditions = p["status"]["conditions"].as_array();
+            let said = conditions.and_then(|all| all.iter().find(|c| c["type"] == keys::CONDITION_RESIZED));
+            said.is_some_and(|c| c["status"] == "False" && c["message"].as_str().is_some_and(|m| m.contains(what)))
+        };
+        space.wait("pod", "grows", SOON, says).unwrap();
+    };
+    wish(&|slice| slice["device"] = json!("GPU-of-somebody-else"));
+    refused("containers[0].slices[0].device");
+    wish(&|slice| slice["isolation"] = json!("none"));
+    refused("containers[0].slices[0].isolation");
+    wish(&|slice| (slice["share"], slice["shareLimit"]) = (json!(900), json!(1000)));
+    refused("quota small: 0.7 of share wanted, 0.2 held, 0.5 allowed");
+    holds(200);
+    let forged = json!({"metadata": {"annotations": {(keys::GRANT_ADMITTED): granted.to_string()}}}).to_string();
+    let error = tenant.say(&["patch", "pod", "grows", "--type=merge", "--patch", &forged]).unwrap_err().to_string();
+    assert!(error.contains("only Divvy writes divvy.dev/grant-admitted"), "{error}");
 }
 
 #[test]

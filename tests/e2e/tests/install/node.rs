@@ -272,7 +272,7 @@ fn is_resized(cluster: &Cluster, pod: &str, uid: &str) {
     assert!(code == Some(1) && said.contains("cannot be resized"), "{code:?} {said}");
     // It holds a gigabyte already.
     let (code, said) = resize(&["--memory", "512Mi"]);
-    assert!(code == Some(1) && said.contains("The node refuses it") && said.contains("main uses"), "{code:?} {said}");
+    assert!(code == Some(1) && said.contains("It is refused") && said.contains("main uses"), "{code:?} {said}");
     assert_eq!(in_force(), (2048, 200), "{said}");
     let (code, said) = resize(&["--memory", "2Gi"]);
     assert!(code == Some(0) && said.contains("In force"), "{code:?} {said}");

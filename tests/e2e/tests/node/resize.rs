@@ -13,12 +13,12 @@ fn cuda(name: &str, slice: Value) -> Value {
     pod
 }
 
-/// Writes a change of a pod's grant, as whoever resizes does, and waits for the node's answer: status and message.
+/// Writes other amounts of a pod's grant, as the scheduler does that has admitted them, and waits for the node's answer: status and message.
 fn resize(kubectl: &Kubectl, name: &str, slice: Value) -> (bool, String) {
     let changed = cuda(name, slice);
     let grant = changed["metadata"]["annotations"][keys::GRANT].as_str().unwrap();
     let before = answer(&kubectl.get("pod", name).unwrap());
-    kubectl.say(&["annotate", "--overwrite", "pod", name, &format!("{}={grant}", keys::GRANT_OVERRIDE)]).unwrap();
+    kubectl.say(&["annotate", "--overwrite", "pod", name, &format!("{}={grant}", keys::GRANT_ADMITTED)]).unwrap();
     let answered = |p: &Value| answer(p).is_some_and(|now| Some(now) != before);
     let pod = kubectl.wait("pod", name, SOON, answered).unwrap_or_else(|e| panic!("{e:#}\n{}", kubectl.story()));
     answer(&pod).unwrap()
@@ -54,7 +54,7 @@ fn a_running_program_may_use_more_memory_after_a_resize_and_a_resize_that_does_n
     site.agent.kill().unwrap();
     site.agent.start().unwrap();
     let (fits, message) = resize(&kubectl, "grows", slice(CARDS[1], 8 << 10, 500));
-    assert!(!fits && message.contains("devices cannot"), "{message}");
+    assert!(!fits && message.contains("would change containers[0].slices[0].device"), "{message}");
     assert_eq!(site.ledger()["grows"]["containers"][0]["slices"][0]["memoryLimit"], 8u64 << 30);
 }
 

@@ -72,13 +72,40 @@ fn a_grant_that_cannot_be_read_is_said_not_ignored() {
     assert!(seen.pod.bound().unwrap().grant.is_none());
 }
 
+fn amounts(at: u64, share: u32, isolation: &str) -> String {
+    let slice = json!({"device": "G", "memory": 1, "memoryLimit": 1, "share": share, "shareLimit": 1000, "isolation": isolation});
+    json!({"v": 1, "at": at, "policy": "frag", "containers": [{"name": "c", "slices": [slice]}]}).to_string()
+}
+
+fn shares(annotations: serde_json::Value) -> (PodSeen, u32) {
+    let seen = read(json!({"metadata": {"name": "p", "annotations": annotations}, "spec": {"nodeName": "n"}}));
+    let share = seen.pod.bound().unwrap().grant.as_ref().unwrap().containers[0].slices[0].share.0;
+    (seen, share)
+}
+
 #[test]
-fn a_later_change_of_the_grant_is_read_instead_of_it() {
-    let with = |policy: &str| format!(r#"{{"v":1,"at":1,"policy":"{policy}","containers":[]}}"#);
-    let seen = read(
-        json!({"metadata": {"name": "p", "annotations": {(keys::GRANT): with("a"), (keys::GRANT_OVERRIDE): with("b")}}, "spec": {"nodeName": "n"}}),
+fn amounts_count_once_they_are_admitted_and_a_wish_counts_for_nothing() {
+    let first = amounts(1000, 300, "intercept");
+    let (seen, share) = shares(json!({(keys::GRANT): first, (keys::GRANT_OVERRIDE): amounts(0, 500, "intercept")}));
+    assert_eq!((share, seen.wish.unwrap().unwrap().containers[0].slices[0].share.0), (300, 500));
+    let admitted = amounts(5000, 500, "intercept");
+    let (seen, share) = shares(
+        json!({(keys::GRANT): first, (keys::GRANT_OVERRIDE): amounts(0, 500, "intercept"), (keys::GRANT_ADMITTED): admitted}),
     );
-    assert_eq!(seen.pod.bound().unwrap().grant.as_ref().unwrap().policy, "b");
+    assert_eq!((share, seen.wish, seen.pod.bound().unwrap().since), (500, None, Time(1000)), "it is no younger for it");
+}
+
+#[test]
+fn a_change_that_cannot_be_read_or_changes_more_than_amounts_leaves_the_grant_as_it_was() {
+    let first = amounts(1000, 300, "intercept");
+    for bad in ["{".to_owned(), amounts(1000, 500, "none")] {
+        let (seen, share) = shares(json!({(keys::GRANT): first, (keys::GRANT_ADMITTED): bad}));
+        assert_eq!((share, seen.bad_grant), (300, None));
+        assert!(seen.bad_amounts.is_some());
+        let (seen, share) = shares(json!({(keys::GRANT): first, (keys::GRANT_OVERRIDE): bad}));
+        assert_eq!(share, 300);
+        assert!(seen.wish.unwrap().is_err());
+    }
 }
 
 #[test]
