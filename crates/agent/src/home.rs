@@ -127,10 +127,9 @@ impl Home {
         Ok(pages)
     }
 
-    /// Changes what the pages of a container say, where it has some.
-    pub fn change(&self, uid: &PodUid, name: &ContainerName, config: &ContainerConfig) -> io::Result<()> {
-        let dir = self.container(uid, name)?;
-        if dir.join(place::GATE).exists() { GateWriter::open(&dir)?.set_config(config) } else { Ok(()) }
+    /// The page that says what a container may use.
+    pub fn gate(&self, uid: &PodUid, name: &ContainerName) -> io::Result<GateWriter> {
+        GateWriter::open(&self.container(uid, name)?)
     }
 
     /// Was the container given its devices?

@@ -64,6 +64,13 @@ pub struct Refusal {
     pub passing: bool,
 }
 
+impl Refusal {
+    /// Something on the node is broken, and may be mended.
+    pub fn broken(why: String) -> Refusal {
+        Refusal { reasons: vec![why], passing: true }
+    }
+}
+
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.reasons.join("; "))
@@ -159,6 +166,14 @@ impl Ledger {
         let holder = Holder { pod: pod.clone(), grant: grant.clone(), order: self.next, left_behind: None };
         self.next += 1;
         self.holders.insert(uid.clone(), holder);
+    }
+
+    /// A change of what a pod holds could not be carried out: it holds what it held before.
+    pub fn put_back(&mut self, uid: &PodUid, before: Option<Holder>) {
+        match before {
+            Some(holder) => self.holders.insert(uid.clone(), holder),
+            None => self.holders.remove(uid),
+        };
     }
 
     /// Puts back what was written down before a restart.

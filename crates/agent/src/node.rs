@@ -6,6 +6,8 @@
 //! foreign (driver)  --+        ledger, pages, library
 //! ```
 
+mod resize;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +32,6 @@ use crate::library::Shelf;
 use crate::offer::Offers;
 use crate::pods::{PodView, Pods};
 use crate::promise::{self, Ground};
-use crate::resize;
 use crate::runtime::Running;
 use divvy_dialects::Emulation;
 
@@ -329,33 +330,6 @@ impl Node {
         held.map_or_else(|| wanted.clone(), |holder| holder.grant.clone())
     }
 
-    /// Changes what a pod holds, in the ledger and in the pages of its containers, or says why not.
-    pub fn resize(&self, pod: &PodView, grant: &Grant) -> Result<(), Refusal> {
-        let mut state = self.state();
-        let State { devices, foreign, ledger, .. } = &mut *state;
-        let held = ledger.holders().get(&pod.uid).filter(|holder| holder.left_behind.is_none());
-        let judged = resize::by_growth(devices, held.map(|holder| &holder.grant), grant);
-        ledger.admit(&pod.uid, &pod.pod, grant, &judged, foreign)?;
-        let (devices, holder) = (devices.clone(), ledger.holders().get(&pod.uid).cloned());
-        drop(state);
-        if let Some(Err(e)) = holder.map(|holder| self.home.remember(&pod.uid, &holder)) {
-            tracing::error!(pod = %pod.pod, error = %e, "cannot write down what a pod holds");
-        }
-        for container in &grant.containers {
-            let config = home::config(
-                format!("{}/{}", pod.pod, container.name),
-                &container.slices,
-                &devices,
-                self.style.context,
-            );
-            if let Err(e) = self.home.change(&pod.uid, &container.name, &config) {
-                tracing::error!(pod = %pod.pod, container = %container.name, error = %e, "cannot change a container's pages");
-            }
-        }
-        self.note_change();
-        Ok(())
-    }
-
     fn admit(&self, pod: &PodView, grant: &Grant) -> Result<(), Refusal> {
         let mut state = self.state();
         let judged = state.judged(grant.at);
@@ -369,7 +343,9 @@ impl Node {
                     && let Some(holder) = now
                     && let Err(e) = self.home.remember(&pod.uid, &holder)
                 {
-                    tracing::error!(pod = %pod.pod, error = %e, "cannot write down what a pod holds");
+                    // An agent that is started anew must find what containers were started with.
+                    ledger.put_back(&pod.uid, before);
+                    return Err(Refusal::broken(format!("cannot write down what the pod holds: {e}")));
                 }
                 if refused.remove(&pod.uid).is_some() {
                     drop(state);

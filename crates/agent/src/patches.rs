@@ -58,6 +58,13 @@ impl Patches {
 }
 
 impl Queue {
+    /// The next change, for tests.
+    #[cfg(test)]
+    pub(crate) async fn next(&mut self) -> Change {
+        let order = tokio::time::timeout(std::time::Duration::from_secs(60), self.0.recv()).await;
+        order.expect("nothing is changed").expect("nobody changes anything any more").change
+    }
+
     /// Sends until asked to stop.
     pub async fn send(mut self, client: Client, stop: Stop) -> anyhow::Result<()> {
         loop {

@@ -3,20 +3,20 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use divvy_core::device::Device;
 use divvy_core::grant::{Grant, Slice};
 use divvy_core::id::{ContainerName, DeviceId, PodUid};
 use divvy_core::keys;
-use divvy_core::ledger::Charge;
 use divvy_core::resize::too_large;
-use divvy_core::units::{Bytes, Share};
+use divvy_core::units::Bytes;
 use divvy_service::Stop;
 
 use crate::arbiter::Accounts;
 use crate::events::Events;
 use crate::hold;
-use crate::ledger::{Refusal, peak};
+use crate::ledger::Refusal;
 use crate::node::Node;
 use crate::patches::{Change, Patches};
 use crate::pods::PodView;
@@ -33,44 +33,78 @@ pub struct Resize {
     pub patches: Patches,
 }
 
+/// Between two looks at changes that are refused: room may have come, or what was broken is mended. Twice as long, and a change waits
+/// twice as long for room that is there; half as long, and a page that stays broken is opened twice as often.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The reasons against one change name amounts in use, which move all the time. Others than before are told after this time, so that a
+/// pod's events can be read.
+const NEWS: Duration = Duration::from_secs(30);
+
+/// What was said against a change.
+#[derive(Clone, Debug)]
+struct Answer {
+    change: String,
+    why: String,
+    at: Instant,
+}
+
+impl Answer {
+    /// Is it an answer to another change, or another one to the same change after a while?
+    fn is_news_after(&self, before: Option<&Answer>) -> bool {
+        let known = before.filter(|before| before.change == self.change);
+        known.is_none_or(|before| before.why != self.why && self.at.duration_since(before.at) >= NEWS)
+    }
+}
+
 impl Resize {
     /// Follows the pods of this node.
     pub async fn run(self, stop: Stop) -> anyhow::Result<()> {
         let mut changes = self.node.pods.changes();
-        // Changes that were refused, so that each is answered once.
-        let mut refused: BTreeMap<PodUid, String> = BTreeMap::new();
+        // Changes that are refused, and what was last said against them.
+        let mut refused: BTreeMap<PodUid, Answer> = BTreeMap::new();
         loop {
             changes.borrow_and_update();
-            let pods = self.node.pods.all();
-            refused.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
-            for pod in pods.iter().filter(|p| !p.ended) {
-                let text = pod.change.as_ref().map(|change| change.text.clone()).unwrap_or_default();
-                if refused.get(&pod.uid) == Some(&text) {
-                    continue;
-                }
-                match self.apply(pod) {
-                    // Back to what is in force, after something that was refused: whoever asked waits for an answer.
-                    None if refused.remove(&pod.uid).is_some() => {
-                        let held = self.node.ledger().holders().get(&pod.uid).map(|holder| amounts(&holder.grant));
-                        self.answer(pod, true, "Applied", held.unwrap_or_default());
-                    }
-                    None => {}
-                    Some(Ok(amounts)) => {
-                        refused.remove(&pod.uid);
-                        tracing::info!(audit = "resize", pod = %pod.pod, uid = %pod.uid, amounts, "a grant was changed");
-                        self.answer(pod, true, "Applied", amounts);
-                    }
-                    Some(Err(reasons)) => {
-                        refused.insert(pod.uid.clone(), text);
-                        let why = reasons.join("; ");
-                        tracing::warn!(audit = "resize", pod = %pod.pod, uid = %pod.uid, why, "a change of a grant is refused");
-                        self.answer(pod, false, "Refused", why);
-                    }
-                }
-            }
+            self.look(&mut refused);
+            let again = async {
+                if refused.is_empty() { std::future::pending().await } else { tokio::time::sleep(AGAIN).await }
+            };
             tokio::select! {
                 changed = changes.changed() => changed?,
+                () = again => {}
                 () = stop.requested() => return Ok(()),
+            }
+        }
+    }
+
+    /// Looks at every pod once, and answers what was not answered yet.
+    fn look(&self, refused: &mut BTreeMap<PodUid, Answer>) {
+        let pods = self.node.pods.all();
+        refused.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+        for pod in pods.iter().filter(|p| !p.ended) {
+            let before = refused.remove(&pod.uid);
+            match self.apply(pod) {
+                // Back to what is in force, after something that was refused: whoever asked waits for an answer.
+                None if before.is_some() => {
+                    let held = self.node.ledger().holders().get(&pod.uid).map(|holder| amounts(&holder.grant));
+                    self.answer(pod, true, "Applied", held.unwrap_or_default());
+                }
+                None => {}
+                Some(Ok(amounts)) => {
+                    tracing::info!(audit = "resize", pod = %pod.pod, uid = %pod.uid, amounts, "a grant was changed");
+                    self.answer(pod, true, "Applied", amounts);
+                }
+                Some(Err(reasons)) => {
+                    let change = pod.change.as_ref().map(|change| change.text.clone()).unwrap_or_default();
+                    let now = Answer { change, why: reasons.join("; "), at: Instant::now() };
+                    if !now.is_news_after(before.as_ref()) {
+                        refused.extend(before.map(|before| (pod.uid.clone(), before)));
+                        continue;
+                    }
+                    let why = now.why.clone();
+                    tracing::warn!(audit = "resize", pod = %pod.pod, uid = %pod.uid, why, "a change of a grant is refused");
+                    self.answer(pod, false, "Refused", why);
+                    refused.insert(pod.uid.clone(), now);
+                }
             }
         }
     }
@@ -112,7 +146,12 @@ impl Resize {
 }
 
 /// What speaks against other amounts, whatever else is on the devices. They are of the same devices ([`divvy_core::grant::held`]).
-fn judge(devices: &[Device], old: &Grant, new: &Grant, used: impl Fn(&ContainerName, &DeviceId) -> Bytes) -> Vec<String> {
+fn judge(
+    devices: &[Device],
+    old: &Grant,
+    new: &Grant,
+    used: impl Fn(&ContainerName, &DeviceId) -> Bytes,
+) -> Vec<String> {
     let mut against: Vec<String> = devices.iter().filter_map(|device| too_large(old, new, device)).collect();
     for container in &new.containers {
         for slice in &container.slices {
@@ -124,27 +163,6 @@ fn judge(devices: &[Device], old: &Grant, new: &Grant, used: impl Fn(&ContainerN
         }
     }
     against
-}
-
-/// The devices as a change from `old` to `new` is judged: by what is offered now, and only where an amount grows. What a pod holds was
-/// promised to it, however little is offered by now; holding less of it is never wrong.
-pub(crate) fn by_growth(devices: &[Device], old: Option<&Grant>, new: &Grant) -> Vec<Device> {
-    let (held, wanted) = (old.map(peak).unwrap_or_default(), peak(new));
-    let judged = |device: &Device| {
-        let on_it = |of: &BTreeMap<DeviceId, Charge>| of.get(&device.id).copied().unwrap_or_default();
-        let (was, is, mut device) = (on_it(&held), on_it(&wanted), device.clone());
-        if is.memory <= was.memory {
-            device.bookable_memory = Some(Bytes(u64::MAX));
-        }
-        if is.share <= was.share {
-            device.bookable_share = Some(Share(u32::MAX));
-        }
-        if is.tasks <= was.tasks {
-            device.max_tasks = None;
-        }
-        device
-    };
-    devices.iter().map(judged).collect()
 }
 
 /// A grant in words.
@@ -161,9 +179,11 @@ fn amounts(grant: &Grant) -> String {
 mod tests {
     use divvy_api::policy::Offer;
     use divvy_core::ask::Role;
+    use divvy_core::units::Share;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::home;
     use crate::testing;
 
     fn grant(device: &str, gib: u64) -> Grant {
@@ -179,6 +199,99 @@ mod tests {
         assert!(judged(3, 3).is_empty());
         assert_eq!(judged(2, 3), ["main uses 3 GiB of G, more than 2 GiB"]);
         assert_eq!(judged(17, 3), ["G: a limit of 17 GiB is more than it has, 16 GiB"]);
+    }
+
+    /// A pod of two containers with 4 GiB each, which have pages.
+    fn with_pages(dir: &std::path::Path) -> (Arc<Node>, PodView) {
+        let node = testing::node(dir);
+        let card = Device::gpu("G", 0, "T4", Bytes::gib(16));
+        node.set_devices(vec![vec![card.clone()]], "535".into());
+        let library = dir.join("l.so");
+        std::fs::write(&library, "library").unwrap();
+        let shelf = crate::library::Shelf::stock(&dir.join("lib"), &library).unwrap();
+        let pod = PodView { grant: Some(Ok(two(4))), ..pod("a") };
+        node.resize(&pod, &two(4)).unwrap();
+        for container in &two(4).containers {
+            let config = home::config("a".into(), &container.slices, std::slice::from_ref(&card), Bytes::ZERO);
+            node.home().prepare(&pod.uid, &container.name, &config, Some(&shelf), &[]).unwrap();
+        }
+        node.pods.put(pod.clone());
+        (node, pod)
+    }
+
+    fn two(gib: u64) -> Grant {
+        let slice = || vec![testing::slice(&"G".into(), Bytes::gib(gib), 100)];
+        testing::grant(vec![
+            testing::container("first", Role::Main, slice()),
+            testing::container("second", Role::Main, slice()),
+        ])
+    }
+
+    /// What the pages say, and what the ledger does, in GiB.
+    fn limits(node: &Node, pod: &PodView) -> Vec<u64> {
+        let page = |name: &str| node.home().container(&pod.uid, &name.into()).unwrap();
+        let limit = |name| divvy_shm::GateReader::open(&page(name)).unwrap().config().1.devices[0].memory_limit >> 30;
+        vec![limit("first"), limit("second"), node.ledger().held()["G"].memory.0 >> 31]
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_written_leaves_everything_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let (node, pod) = with_pages(dir.path());
+        let gate = node.home().container(&pod.uid, &"second".into()).unwrap().join("gate");
+        let aside = dir.path().join("aside");
+        std::fs::rename(&gate, &aside).unwrap();
+        std::fs::write(&gate, "garbage").unwrap();
+        let refusal = node.resize(&pod, &two(8)).unwrap_err();
+        assert!(refusal.to_string().contains("cannot open the pages of second"), "{refusal}");
+        std::fs::rename(&aside, &gate).unwrap();
+        assert_eq!(limits(&node, &pod), [4, 4, 4]);
+        node.resize(&pod, &two(8)).unwrap();
+        assert_eq!(limits(&node, &pod), [8, 8, 8]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_down_is_not_in_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let (node, pod) = with_pages(dir.path());
+        let note = node.home().containers().join(pod.uid.as_str()).join("pod.json");
+        std::fs::remove_file(&note).unwrap();
+        std::fs::create_dir(&note).unwrap();
+        let refusal = node.resize(&pod, &two(8)).unwrap_err();
+        assert!(refusal.to_string().contains("cannot write down what the pod holds"), "{refusal}");
+        assert_eq!(limits(&node, &pod), [4, 4, 4]);
+    }
+
+    #[tokio::test]
+    async fn a_change_is_refused_with_the_reason_until_every_page_says_it_and_then_applied() {
+        let dir = tempfile::tempdir().unwrap();
+        let (node, pod) = with_pages(dir.path());
+        let gate = node.home().container(&pod.uid, &"second".into()).unwrap().join("gate");
+        let aside = dir.path().join("aside");
+        std::fs::rename(&gate, &aside).unwrap();
+        std::fs::write(&gate, "garbage").unwrap();
+        let change = crate::pods::Change { text: "8".into(), grant: Ok(two(8)) };
+        node.pods.put(PodView { change: Some(change), ..pod.clone() });
+        let (events, _told) = Events::new("n");
+        let (patches, mut orders) = Patches::new();
+        let (mut tasks, resized) = (divvy_service::Tasks::new(), node.clone());
+        let resize = Resize { node: resized, accounts: Accounts::default(), events, patches };
+        tasks.add("resize", resize.run(tasks.stop()));
+        let running = tokio::spawn(tasks.run());
+        let refused = orders.next().await;
+        assert!(
+            matches!(&refused, Change::Condition { holds: false, reason, message, .. }
+            if reason == "Refused" && message.contains("cannot open the pages of second")),
+            "{refused:?}"
+        );
+        std::fs::rename(&aside, &gate).unwrap();
+        let applied = orders.next().await;
+        assert!(
+            matches!(&applied, Change::Condition { holds: true, reason, .. } if reason == "Applied"),
+            "{applied:?}"
+        );
+        assert_eq!(limits(&node, &pod), [8, 8, 8]);
+        running.abort();
     }
 
     fn pod(name: &str) -> PodView {

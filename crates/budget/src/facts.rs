@@ -155,7 +155,8 @@ mod tests {
             json!({"v": 1, "at": at, "policy": "frag", "containers": [{"name": "c", "slices": [slice]}]}).to_string()
         };
         let held = |annotations: serde_json::Value| {
-            let read = facts(json!({"metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": annotations},
+            let read =
+                facts(json!({"metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": annotations},
                 "spec": {"nodeName": "n0", "containers": [{"name": "c"}]}}));
             let grants = read.map(|read| read.grants).unwrap_or_default();
             grants.iter().map(|g| (g.at, g.containers[0].slices[0].share.0)).collect::<Vec<_>>()

@@ -10,8 +10,8 @@ use anyhow::{bail, ensure};
 use divvy_core::device::DeviceKind;
 use divvy_core::grant::{Grant, Slice, held, wished};
 use divvy_core::snapshot::PodState;
-use divvy_core::{keys, resize};
 use divvy_core::units::{Bytes, Share};
+use divvy_core::{keys, resize};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -177,7 +177,11 @@ async fn write(client: &Client, state: &PodState, grant: &Grant) -> anyhow::Resu
     let note = |key: &str| object["metadata"]["annotations"][key].as_str();
     let now = note(keys::GRANT).and_then(|grant| held(grant, note(keys::GRANT_ADMITTED)).ok());
     let looked_at = pod.bound().and_then(|b| b.grant.as_deref());
-    ensure!(now.as_ref().map(|held| held.now()) == looked_at, "{} was resized by somebody else meanwhile: try again", pod.key);
+    ensure!(
+        now.as_ref().map(|held| held.now()) == looked_at,
+        "{} was resized by somebody else meanwhile: try again",
+        pod.key
+    );
     let body = json!({"metadata": {
         "uid": pod.uid,
         "resourceVersion": object["metadata"]["resourceVersion"],

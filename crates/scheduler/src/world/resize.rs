@@ -56,7 +56,13 @@ impl World {
                 let target = Target { pod: pod.key.clone(), uid: pod.uid.clone() };
                 let message = "the change that was refused is taken back: the pod holds what it held".to_owned();
                 let kind = keys::CONDITION_RESIZED;
-                self.effects.push(Effect::Condition(Condition { target, kind, holds: true, reason: "TakenBack", message }));
+                self.effects.push(Effect::Condition(Condition {
+                    target,
+                    kind,
+                    holds: true,
+                    reason: "TakenBack",
+                    message,
+                }));
             }
             return;
         };
