@@ -12,6 +12,7 @@
 pub mod ask;
 pub mod audit;
 pub mod budget;
+pub mod burst;
 pub mod cells;
 pub mod device;
 pub mod finished;
