@@ -90,56 +90,45 @@ pub fn configurations(reach: &Reach, bundle: &str, dialects: &DialectConfig) -> 
     ]
 }
 
-/// The name of the policy under which pods that ask for nothing see nothing.
+/// The ConfigMap with the names of resources that stand for devices, for the policy under which pods that ask for none see none.
 pub const PLAIN_PODS: &str = "divvy-plain-pods";
 
-/// Writes the policy under which pods that ask for nothing see nothing. It does so only where it is bound
-/// (`deploy/blind-plain-pods.yaml`).
-pub async fn blind_plain_pods(client: &Client, dialects: &DialectConfig) -> Result<(), Failure> {
-    let path = format!("/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/{PLAIN_PODS}");
-    apply(client, &path, OWNER, &plain_pods(dialects)).await
-}
-
-/// The API server itself tells the runtime to show no device to the containers of a pod that is not sent here: an image may say
-/// otherwise, and so may a pod.
-pub fn plain_pods(dialects: &DialectConfig) -> Value {
-    let blind = |list: &str| {
-        format!(
-            "object.spec.{list}.map(c, Object.spec.{list}{{name: c.name, env: [Object.spec.{list}.env{{name: \
-             'NVIDIA_VISIBLE_DEVICES', value: 'void'}}]}})"
-        )
-    };
-    let (main, init) = (blind("containers"), blind("initContainers"));
-    let change = format!(
-        "has(object.spec.initContainers) ? Object{{spec: Object.spec{{containers: {main}, initContainers: {init}}}}} : \
-         Object{{spec: Object.spec{{containers: {main}}}}}"
-    );
-    json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingAdmissionPolicy",
-        "metadata": {"name": PLAIN_PODS},
-        "spec": {
-            "failurePolicy": "Fail",
-            "reinvocationPolicy": "IfNeeded",
-            "matchConstraints": {
-                "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
-            },
-            "matchConditions": [
-                {"name": "asks-for-no-device", "expression": format!("!({})", asks_for_a_device(dialects))},
-            ],
-            "mutations": [{"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": change}}],
-        },
-    })
+/// Keeps that ConfigMap, which is installed with the policy (`deploy/blind-plain-pods.yaml`), at the names of now.
+pub async fn blind_plain_pods(client: &Client, namespace: &str, dialects: &DialectConfig) -> Result<(), Failure> {
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps/{PLAIN_PODS}");
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": PLAIN_PODS},
+        "data": {"resources": resources(dialects).join(" ")},
+    });
+    apply(client, &path, OWNER, &object).await
 }
 
 /// The condition, in the API server's own expression language, under which a pod is sent here: it has a word of some dialect in its
-/// labels, annotations or resources. Everything else is admitted without us.
+/// labels, annotations or resources. Everything else is admitted without us. What the policy may change of it, the names of resources,
+/// stands before the rest, which `deploy/admission-policy.yaml` holds us to.
 pub fn asks_for_a_device(dialects: &DialectConfig) -> String {
-    let resources = managed::names(dialects);
+    let names: Vec<String> = resources(dialects).iter().map(|name| quoted(name)).collect();
+    format!("[[{}]]{}", names.join(", "), asks())
+}
+
+/// The names of resources that stand for devices. A name that no extended resource can have stands for none.
+fn resources(dialects: &DialectConfig) -> Vec<String> {
+    let is_resource = |name: &str| {
+        let allowed = |text: &str, more: &str| {
+            !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+        };
+        name.split_once('/').is_some_and(|(domain, rest)| {
+            allowed(domain, ".-") && !domain.contains(|c: char| c.is_ascii_uppercase()) && allowed(rest, "._-")
+        })
+    };
+    managed::names(dialects).into_iter().filter(|name| is_resource(name)).collect()
+}
+
+/// The part of the condition that no policy changes; `names` are the resources.
+fn asks() -> String {
     let starts =
         |names: &[&str]| names.iter().map(|p| format!("k.startsWith({})", quoted(p))).collect::<Vec<_>>().join(" || ");
-    let listed: Vec<String> = resources.iter().map(|name| quoted(name)).collect();
-    let asked = format!("k, {} || k in [{}]", starts(&managed::PREFIXES), listed.join(", "));
+    let asked = format!("k, {} || k in names", starts(&managed::PREFIXES));
     let in_containers = |list: &str| {
         format!(
             "(has(object.spec.{list}) && object.spec.{list}.exists(c, has(c.resources) && \
@@ -157,12 +146,13 @@ pub fn asks_for_a_device(dialects: &DialectConfig) -> String {
         "(has(object.metadata.labels) && object.metadata.labels.exists(k, {}))",
         starts(&[keys::KUBESHARE_DOMAIN, keys::DOMAIN])
     );
-    [annotations, labels, in_containers("containers"), in_containers("initContainers")].join(" || ")
+    let any = [annotations, labels, in_containers("containers"), in_containers("initContainers")].join(" || ");
+    format!(".exists(names, {any})")
 }
 
-/// A name as a string of the expression language. Names of resources have no quotes; a policy that writes one gets it escaped.
+/// A name as a string of the expression language. Names have no quotes.
 fn quoted(name: &str) -> String {
-    format!("'{}'", name.replace('\\', "\\\\").replace('\'', "\\'"))
+    format!("'{name}'")
 }
 
 #[cfg(test)]
@@ -170,20 +160,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_renamed_resource_is_in_the_condition() {
-        let mut dialects = DialectConfig::default();
-        dialects.vgpu.names.resource_name = "acme.com/it's-a-gpu".into();
-        let condition = asks_for_a_device(&dialects);
-        assert!(condition.contains(r"'acme.com/it\'s-a-gpu'"), "{condition}");
-        assert!(condition.contains("'tencent.com/vcuda-core'"));
+    fn a_renamed_resource_is_in_the_condition_and_what_can_be_none_is_not() {
+        for (name, is_there) in
+            [("acme.com/a-gpu", true), ("cpu", false), ("acme.com/a'||true||'", false), ("/gpu", false)]
+        {
+            let mut dialects = DialectConfig::default();
+            dialects.vgpu.names.resource_name = name.into();
+            let condition = asks_for_a_device(&dialects);
+            assert_eq!(condition.contains(&format!("'{name}'")), is_there, "{condition}");
+            assert!(condition.contains("'tencent.com/vcuda-core'"));
+        }
     }
 
+    /// Compares what stands in a file of `deploy` between two marks, the first time they occur, with what should stand there.
+    fn installed(file: &str, parts: &[(&str, &str, &str)]) {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file);
+        let found = std::fs::read_to_string(&path).unwrap();
+        let expected = parts.iter().fold(found.clone(), |text, (from, to, part)| {
+            let (before, rest) = text.split_once(from).unwrap();
+            let (_, after) = rest.split_once(to).unwrap();
+            format!("{before}{from}{part}{to}{after}")
+        });
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, &expected).unwrap();
+        }
+        assert!(found == expected, "deploy/{file} is out of date: see this test");
+    }
+
+    /// `UPDATE=1 cargo test -p divvy-webhook installed_policy` writes it.
+    #[test]
+    fn the_installed_policy_holds_us_to_the_condition_that_is_registered() {
+        installed("admission-policy.yaml", &[("\"\"\"", "\"\"\"", &asks())]);
+    }
+
+    /// `UPDATE=1 cargo test -p divvy-webhook sees_nothing` writes it.
     #[test]
     fn a_pod_is_sent_here_or_sees_nothing() {
-        let dialects = DialectConfig::default();
-        let policy = plain_pods(&dialects);
-        let condition = policy["spec"]["matchConditions"][0]["expression"].as_str().unwrap();
-        assert_eq!(condition, format!("!({})", asks_for_a_device(&dialects)));
+        let names = format!("\"{}\"", resources(&DialectConfig::default()).join(" "));
+        installed("blind-plain-pods.yaml", &[("  resources: ", "\n", &names), ("split(' ')]", "\n", &asks())]);
     }
 
     #[test]

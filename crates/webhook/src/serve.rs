@@ -40,7 +40,7 @@ pub struct Options {
     pub names: Vec<String>,
     /// A certificate and key kept by somebody else (cert-manager); none makes our own.
     pub files: Option<(PathBuf, PathBuf)>,
-    /// Keep the policy under which pods that ask for nothing see nothing.
+    /// Keep the names of resources up to date by which the API server tells pods that ask for nothing.
     pub blind_plain_pods: bool,
 }
 
@@ -134,12 +134,15 @@ async fn upkeep(
         };
         match register(&client, &options.reach, &bundle, &dialects).await {
             Ok(()) => registered.set(true),
-            Err(failure) => tracing::error!(%failure, "cannot register the webhook"),
+            Err(failure) => tracing::error!(
+                %failure,
+                "cannot register the webhook; its two configurations named divvy are made by the chart or deploy/webhook.yaml"
+            ),
         }
         if options.blind_plain_pods
-            && let Err(failure) = blind_plain_pods(&client, &dialects).await
+            && let Err(failure) = blind_plain_pods(&client, &options.secret.0, &dialects).await
         {
-            tracing::error!(%failure, "pods that ask for nothing may see devices: this takes Kubernetes 1.36, and deploy/blind-plain-pods.yaml");
+            tracing::error!(%failure, "which pods ask for nothing is not up to date: --blind-plain-pods takes deploy/blind-plain-pods.yaml");
         }
         tokio::select! {
             () = stop.requested() => return Ok(()),

@@ -132,6 +132,26 @@ impl Cluster {
         write_kubeconfig(&ground, server, &file, user, group)
     }
 
+    /// A kubeconfig with a token of an account, as the account's pods have it: where a node is named, as those on it have it.
+    pub fn kubeconfig_of(&self, namespace: &str, account: &str, node: Option<&str>) -> anyhow::Result<PathBuf> {
+        // Longer than any test.
+        let mut words = vec!["create".to_owned(), "token".to_owned(), account.to_owned(), "--duration=24h".to_owned()];
+        if let Some(node) = node {
+            let object = self.kubectl.get("node", node)?;
+            let uid = object["metadata"]["uid"].as_str().context("a node without a uid")?;
+            words.push("--bound-object-kind=Node".to_owned());
+            words.push(format!("--bound-object-name={node}"));
+            words.push(format!("--bound-object-uid={uid}"));
+        }
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let token = self.kubectl.in_namespace(namespace).say(&words)?;
+        let mut config: Value = serde_json::from_slice(&fs::read(self.kubeconfig())?)?;
+        config["users"][0]["user"] = json!({"token": token.trim()});
+        let at = self.folder.path().join(format!("{namespace}-{account}-{}.kubeconfig", node.unwrap_or("anywhere")));
+        fs::write(&at, serde_json::to_vec_pretty(&config)?)?;
+        Ok(at)
+    }
+
     /// The authority that signed the cluster's certificates; tests let it sign their webhooks' too.
     pub fn authority(&self) -> &Authority {
         &self.authority

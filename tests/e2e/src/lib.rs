@@ -8,6 +8,7 @@ mod cluster;
 mod control_plane;
 pub mod folder;
 pub mod image;
+pub mod install;
 pub mod kubectl;
 mod namespace;
 mod network;

@@ -16,3 +16,5 @@ mod inventory;
 mod metrics;
 #[path = "control_plane/placing.rs"]
 mod placing;
+#[path = "control_plane/rights.rs"]
+mod rights;

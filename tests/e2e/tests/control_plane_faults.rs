@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use agent::Agent;
 use divvy_core::keys;
+use divvy_e2e::install::{CONTROLLER, NAMESPACE};
 use divvy_e2e::pki::Authority;
 use divvy_e2e::{Kubectl, Options, Scheduler, eventually};
 use fold::{assert_within_capacity, refused_left};
-use ground::{ACCOUNT, Divvy, Ground, SOON, file, pod, share, wait_bound, wait_unschedulable, whole};
+use ground::{Divvy, Ground, SOON, file, pod, share, wait_bound, wait_unschedulable, whole};
 use serde_json::{Value, json};
 
 static GROUND: LazyLock<Mutex<Ground>> = LazyLock::new(|| {
@@ -253,7 +254,7 @@ fn two_leaders_may_both_bind_and_what_the_node_refuses_is_evicted_within_5_secon
         space.say(&["delete", "pods", "--all", "--wait=true"]).unwrap();
     }
     // The same on purpose: a bind that another leader decided on an older view arrives when the cards are full. It succeeds.
-    let other = space.with_kubeconfig(&ground.cluster.kubeconfig_for(ACCOUNT, Some("system:serviceaccounts")).unwrap());
+    let other = space.with_kubeconfig(&ground.cluster.kubeconfig_of(NAMESPACE, CONTROLLER, None).unwrap());
     for n in 0..3 {
         let of_model = |name: String| {
             let mut pod = share(&name, 500);

@@ -127,7 +127,6 @@ impl Ground {
         with_mlu(&site);
         let admin = site.cluster.admin();
         admin.say(&["label", "node", "node-0", &format!("{}=true", keys::NODE_OPT_IN)]).unwrap();
-        ground::install(admin);
         let divvy = ground::Divvy::new(&site.cluster, "divvy", "controller", &[]);
         divvy.start();
         Ground { site, _divvy: divvy }

@@ -5,10 +5,11 @@ use divvy_core::budget::cost::held;
 use divvy_core::budget::{Amount, CostRule, Prices};
 use divvy_core::device::Inventory;
 use divvy_core::keys;
+use divvy_e2e::install::{CONTROLLER, NAMESPACE};
 use divvy_e2e::{Cluster, Options, Program, eventually, own};
 use serde_json::{Value, json};
 
-use crate::ground::{ACCOUNT, Divvy, Ground, grant, share, wait_bound};
+use crate::ground::{Divvy, Ground, grant, share, wait_bound};
 use crate::town::{PATIENCE, budget};
 
 /// Milliseconds of a moment as the API server writes it.
@@ -17,7 +18,7 @@ fn moment(text: &str) -> u64 {
 }
 
 fn controller(cluster: &Cluster, round: usize) -> Program {
-    let kubeconfig = cluster.kubeconfig_for(ACCOUNT, Some("system:serviceaccounts")).unwrap();
+    let kubeconfig = cluster.kubeconfig_of(NAMESPACE, CONTROLLER, None).unwrap();
     let argv = vec![
         own::divvy().unwrap().display().to_string(),
         "budget".into(),

@@ -1,4 +1,4 @@
-//! A cluster with Divvy installed as its manifests say: its own account, its own rights, the guard on grants.
+//! A cluster with Divvy installed as its chart says: its own accounts, their rights and admission policies.
 
 #![allow(dead_code, reason = "each test program uses its part of this")]
 
@@ -9,14 +9,12 @@ use std::time::Duration;
 
 use divvy_core::grant::Grant;
 use divvy_core::keys;
+use divvy_e2e::install::{CONTROLLER, NAMESPACE, install};
 use divvy_e2e::{Cluster, Kubectl, Options, Program, eventually, own};
 use serde_json::{Value, json};
 
 /// What anything in a healthy control plane may take on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
-
-/// The user Divvy's service account is to the API server.
-pub(crate) const ACCOUNT: &str = "system:serviceaccount:divvy-system:divvy";
 
 /// A cluster with Divvy's objects in it, and its programs.
 pub(crate) struct Ground {
@@ -49,7 +47,7 @@ impl Ground {
     /// Starts a cluster, installs Divvy in it and waits until it is ready.
     pub(crate) fn start(options: Options, service: &str, flags: &[&str]) -> Ground {
         let cluster = Cluster::start(options).unwrap();
-        install(cluster.admin());
+        install(cluster.admin()).unwrap();
         let divvy = Divvy::new(&cluster, "divvy", service, flags);
         divvy.start();
         let words = ["simnode", "keep", "--kubeconfig"].map(String::from);
@@ -77,26 +75,10 @@ impl Ground {
     }
 }
 
-/// Installs what Divvy needs: custom resources, rights, the guard on grants.
-pub(crate) fn install(admin: &Kubectl) {
-    for path in ["deploy/crds", "deploy/rbac.yaml", "deploy/admission-policy.yaml"] {
-        admin.say(&["apply", "-f", &file(path).display().to_string()]).unwrap();
-    }
-    admin
-        .wait("crd", "gpupolicies.divvy.dev", SOON, |crd| {
-            crd["status"]["conditions"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|c| c["type"] == "Established" && c["status"] == "True")
-        })
-        .unwrap();
-}
-
 impl Divvy {
     /// A process under Divvy's own account, not started yet.
     pub(crate) fn new(cluster: &Cluster, name: &str, service: &str, flags: &[&str]) -> Divvy {
-        let kubeconfig = cluster.kubeconfig_for(ACCOUNT, Some("system:serviceaccounts")).unwrap();
+        let kubeconfig = cluster.kubeconfig_of(NAMESPACE, CONTROLLER, None).unwrap();
         let [ops, webhook] = free_ports();
         let mut argv = vec![own::divvy().unwrap().display().to_string(), service.to_owned()];
         argv.extend(["--kubeconfig".to_owned(), kubeconfig.display().to_string()]);

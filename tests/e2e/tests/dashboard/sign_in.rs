@@ -2,13 +2,14 @@
 
 use divvy_core::keys;
 use divvy_e2e::browser::Page;
+use divvy_e2e::install::NAMESPACE;
 use divvy_e2e::{Options, Program, eventually, own};
 use serde_json::{Value, json};
 
 use crate::ground::{Ground, SOON, file, free_ports, http_get, share, wait_bound};
 use crate::turn;
 
-const ACCOUNT: &str = "system:serviceaccount:divvy-system:divvy-dashboard";
+const ACCOUNT: &str = "divvy-dashboard";
 /// Everything the viewer is shown.
 const PICTURE: &str = "fetch('/api/cluster').then((r) => r.text())";
 
@@ -37,7 +38,7 @@ fn people(ground: &Ground) {
 
 /// `divvy dashboard` under its own account, ready, and its port.
 fn serve(ground: &Ground) -> (Program, u16) {
-    let kubeconfig = ground.cluster.kubeconfig_for(ACCOUNT, Some("system:serviceaccounts")).unwrap();
+    let kubeconfig = ground.cluster.kubeconfig_of(NAMESPACE, ACCOUNT, None).unwrap();
     let [ops, port] = free_ports();
     let argv = [
         &own::divvy().unwrap().display().to_string(),
