@@ -48,13 +48,15 @@ fn devices_of_a_program_behind_a_socket_are_offered_reach_a_container_and_their_
     site.flags(&["--providers=/run/x.sock"]);
     wait_card(&site, "X-1", |card| card["model"] == "X" && !is_sick(card));
 
-    let mut part = slice("X-1", 1024, 100);
-    part["isolation"] = json!("none");
-    kubectl.create(&pod("x", &[("main", "main", vec![part], "env; sleep 3600")]).to_string()).unwrap();
+    // Nothing of Divvy holds the container to a part of such a device: it gets the device alone.
+    let mut whole = slice("X-1", 8192, 1000);
+    whole["isolation"] = json!("none");
+    whole["exclusive"] = json!(true);
+    kubectl.create(&pod("x", &[("main", "main", vec![whole], "env; sleep 3600")]).to_string()).unwrap();
     kubectl.wait_phase("x", "Running", SOON).unwrap_or_else(|e| panic!("{e:#}\n{}", kubectl.story()));
     eventually("the container has what the program gives", SOON, || {
         let env = kubectl.say(&["logs", "x"])?;
-        anyhow::ensure!(env.contains("X_VISIBLE=X-1\n") && env.contains("X_MEMORY=1073741824\n"), "{env}");
+        anyhow::ensure!(env.contains("X_VISIBLE=X-1\n") && env.contains("X_MEMORY=8589934592\n"), "{env}");
         Ok(())
     })
     .unwrap();
