@@ -19,8 +19,8 @@ use files::Files;
 
 /// While counters grow, a record is written this often, in milliseconds.
 const EVERY: u64 = 60_000;
-/// Most records of a page.
-const PAGE: usize = 4096;
+/// Most records of a page: about 250 KiB as JSON, which the agent holds for as long as a slow reader takes.
+const PAGE: usize = 500;
 
 /// What grows while a container uses a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,13 +191,14 @@ impl Journal {
 
     /// Records after a place in the journal. A place in another journal, or none, is the beginning of this one.
     pub fn page(&self, after: Option<Cut>, limit: usize) -> io::Result<Page> {
-        let inner = self.inner();
-        let epoch = inner.files.epoch();
-        let after = after.filter(|cut| cut.epoch == epoch).map_or(0, |cut| cut.sequence);
-        let limit = limit.clamp(1, PAGE);
-        let mut records = inner.files.read(after, limit + 1)?;
-        let more = records.len() > limit;
-        records.truncate(limit);
+        let (epoch, unread) = {
+            let inner = self.inner();
+            let epoch = inner.files.epoch();
+            let after = after.filter(|cut| cut.epoch == epoch).map_or(0, |cut| cut.sequence);
+            (epoch, inner.files.unread(after)?)
+        };
+        // Without the lock: what containers use is written down while somebody reads.
+        let (records, more) = unread.read(limit.clamp(1, PAGE))?;
         Ok(Page { node: self.node.clone(), epoch, records, more })
     }
 

@@ -9,12 +9,18 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use divvy_core::budget::Cut;
+use divvy_service::http::Limits;
 use divvy_service::{Health, health};
 use prometheus_client::registry::Registry;
 use serde::Deserialize;
 
 use crate::journal::Journal;
 use crate::metrics::Scrape;
+
+/// What callers of the port may take. The agent has 256 MiB: eight answers, each a page of the journal or all metrics, take a few.
+pub fn limits() -> Limits {
+    Limits { connections: 128, answers: 8, ..Limits::default() }
+}
 
 /// Everything the port answers.
 pub fn routes(health: Health, scrape: Scrape, journal: Arc<Journal>) -> Router {

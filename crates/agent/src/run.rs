@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use divvy_core::device::MemoryUnit;
 use divvy_core::units::Bytes;
+use divvy_service::http::{self, Port};
 use divvy_service::{Health, Stop, Tasks};
 use kube::Client;
 use tokio::sync::watch;
@@ -178,7 +179,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         nonsense: nonsense.clone(),
         listened: health.condition("the kubelet follows the slots"),
     };
-    let listener = divvy_service::http::bind(args.listen)?;
+    let listener = http::bind(args.listen)?;
     let journal = Journal::open(&args.state.join("journal"), args.node.as_str().into(), args.journal_bytes, now());
     let journal = Arc::new(journal.with_context(|| format!("cannot keep a journal in {}", args.state.display()))?);
     let (view, _) = watch::channel(None);
@@ -227,8 +228,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let ready = health.condition("devices looked at");
     let heard = nonsense.clone();
     let routes = ops::routes(health, scrape, journal.clone());
-    let tell =
-        divvy_service::http::serve_anybody(listener, routes, move || heard.note(Socket::Port, "no HTTP"), stop());
+    let port = Port {
+        limits: ops::limits(),
+        turned_away: Some(Arc::new(move || heard.note(Socket::Port, "no HTTP"))),
+        ..Port::new(listener, routes)
+    };
+    let tell = port.serve(stop());
     let resize =
         Resize { node: node.clone(), accounts: hold.accounts(), events: events.clone(), patches: patches.clone() };
     let resize = resize.run(stop());

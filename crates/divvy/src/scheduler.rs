@@ -11,7 +11,7 @@ use divvy_scheduler::extender;
 use divvy_scheduler::memory::Memory;
 use divvy_scheduler::metrics::Metrics;
 use divvy_scheduler::run::{Options, Scheduler, always_leading, channel};
-use divvy_service::http;
+use divvy_service::http::{self, Limits, Port};
 use tokio::sync::{mpsc, watch};
 
 use crate::flags::{Common, Service};
@@ -76,7 +76,8 @@ pub(crate) fn add(service: &mut Service, common: &Common, flags: &SchedulerFlags
         let listener = http::bind(address)?;
         tracing::info!(%address, "other schedulers' questions are answered");
         let routes = extender::routes(ask.clone(), reader.clone(), standing.clone());
-        service.tasks.add("extender", http::serve(listener, routes, None, stop.clone()));
+        let limits = Limits { body: extender::LARGEST, ..Limits::default() };
+        service.tasks.add("extender", Port { limits, ..Port::new(listener, routes) }.serve(stop.clone()));
     }
     let (memory, keeper) = Memory::new();
     let keeping = keeper.keep(service.client.clone(), common.namespace.clone(), standing.clone(), stop.clone());

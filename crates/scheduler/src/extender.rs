@@ -121,7 +121,7 @@ pub struct Extender {
 }
 
 /// Full node objects of a large cluster come in one request where no cache of nodes is announced.
-const LARGEST: usize = 256 << 20;
+pub const LARGEST: usize = 256 << 20;
 
 /// The routes, asking the loop behind `questions`.
 pub fn routes(questions: mpsc::Sender<Question>, reader: PodReader, standing: watch::Receiver<Standing>) -> Router {

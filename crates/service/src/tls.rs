@@ -44,7 +44,7 @@ impl Certificate {
             .context("no TLS version is available")?
             .with_no_client_auth()
             .with_cert_resolver(self.0.clone());
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(config))
     }
 }

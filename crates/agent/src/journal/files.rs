@@ -16,6 +16,8 @@ use super::Entry;
 /// A file is closed when it is larger.
 const LARGE: u64 = 1 << 20;
 const HOUR: u64 = 3_600_000;
+/// Files that are read for one page at most. A page is full after one of usual size; each restart of the agent begins another.
+const OPENED: usize = 4;
 
 #[derive(Clone, Debug)]
 struct Segment {
@@ -134,21 +136,11 @@ impl Files {
         Ok(())
     }
 
-    /// Records numbered above `after`, at most so many.
-    pub fn read(&self, after: u64, limit: usize) -> io::Result<Vec<Entry>> {
-        let mut found = Vec::new();
-        for segment in self.segments.iter().filter(|s| s.last > after) {
-            for line in lines(&segment.path, segment.len)? {
-                let (_, entry) = line?;
-                if entry.record.sequence > after {
-                    found.push(entry);
-                }
-                if found.len() == limit {
-                    return Ok(found);
-                }
-            }
-        }
-        Ok(found)
+    /// The files that hold records numbered above `after`, opened: what is in them stays readable whatever becomes of the journal.
+    pub fn unread(&self, after: u64) -> io::Result<Unread> {
+        let mut unread = self.segments.iter().filter(|s| s.last > after);
+        let opened: io::Result<Vec<Opened>> = unread.by_ref().take(OPENED).map(Opened::open).collect();
+        Ok(Unread { after, opened: opened?, further: unread.next().is_some() })
     }
 
     fn droppable(&self, through: u64) -> usize {
@@ -234,6 +226,47 @@ impl Files {
     }
 }
 
+/// Records that are still to be read, apart from the journal.
+#[derive(Debug)]
+pub struct Unread {
+    after: u64,
+    opened: Vec<Opened>,
+    further: bool,
+}
+
+#[derive(Debug)]
+struct Opened {
+    path: PathBuf,
+    file: File,
+    len: u64,
+}
+
+impl Opened {
+    fn open(segment: &Segment) -> io::Result<Opened> {
+        Ok(Opened { path: segment.path.clone(), file: File::open(&segment.path)?, len: segment.len })
+    }
+}
+
+impl Unread {
+    /// The first records, at most so many, and whether there are more.
+    pub fn read(self, limit: usize) -> io::Result<(Vec<Entry>, bool)> {
+        let mut found = Vec::new();
+        for Opened { path, file, len } in self.opened {
+            for line in lines_of(&path, file, len) {
+                let (_, entry) = line?;
+                if entry.record.sequence <= self.after {
+                    continue;
+                }
+                if found.len() == limit {
+                    return Ok((found, true));
+                }
+                found.push(entry);
+            }
+        }
+        Ok((found, self.further))
+    }
+}
+
 /// Writes a segment beside its place.
 fn part((segment, bytes): (Segment, Vec<u8>)) -> io::Result<(Segment, PathBuf)> {
     let part = segment.path.with_extension("part");
@@ -245,9 +278,13 @@ fn part((segment, bytes): (Segment, Vec<u8>)) -> io::Result<(Segment, PathBuf)> 
 
 /// The whole records of a file, each with its line.
 fn lines(path: &Path, len: u64) -> io::Result<impl Iterator<Item = io::Result<(String, Entry)>>> {
-    let mut reader = BufReader::new(File::open(path)?.take(len));
+    Ok(lines_of(path, File::open(path)?, len))
+}
+
+fn lines_of(path: &Path, file: File, len: u64) -> impl Iterator<Item = io::Result<(String, Entry)>> {
+    let mut reader = BufReader::new(file.take(len));
     let path = path.to_owned();
-    Ok(std::iter::from_fn(move || {
+    std::iter::from_fn(move || {
         let mut text = String::new();
         match reader.read_line(&mut text) {
             Ok(0) => None,
@@ -262,7 +299,7 @@ fn lines(path: &Path, len: u64) -> io::Result<impl Iterator<Item = io::Result<(S
             },
             Err(error) => Some(Err(error)),
         }
-    }))
+    })
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {

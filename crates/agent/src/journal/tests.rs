@@ -35,7 +35,21 @@ fn open(dir: &Path, bytes: u64) -> Journal {
 }
 
 fn all(journal: &Journal) -> Vec<Entry> {
-    journal.page(None, 4000).unwrap().records
+    after(journal, None)
+}
+
+/// Everything after a place, page by page.
+fn after(journal: &Journal, mut place: Option<Cut>) -> Vec<Entry> {
+    let mut read = Vec::new();
+    loop {
+        let page = journal.page(place, PAGE).unwrap();
+        assert!(page.records.len() <= PAGE);
+        place = page.records.last().map(|last| Cut { epoch: page.epoch, sequence: last.record.sequence });
+        read.extend(page.records);
+        if !page.more {
+            return read;
+        }
+    }
 }
 
 fn story(journal: &Journal) -> Vec<(u64, String, u64, bool)> {
@@ -163,22 +177,39 @@ fn what_was_acknowledged_goes_and_what_is_held_is_still_known_after_a_restart() 
         journal.observe(at(n), &samples).unwrap();
     }
     let before = journal.size().1;
-    let seen = journal.page(None, 4096).unwrap();
-    let cut = Cut { epoch: seen.epoch, sequence: seen.records.last().unwrap().record.sequence };
+    let cut = Cut { epoch: journal.page(None, 1).unwrap().epoch, sequence: 4096 };
     journal.acknowledge(Cut { epoch: 1, ..cut }).unwrap();
     assert_eq!(journal.size().1, before, "an acknowledgement of another journal changes nothing");
     journal.acknowledge(cut).unwrap();
     assert!(journal.size().1 < before, "{before}");
-    let rest = journal.page(Some(cut), 4096).unwrap();
-    assert_eq!(rest.records[0].record.sequence, cut.sequence + 1, "what was not acknowledged is there");
+    let rest = after(&journal, Some(cut));
+    assert_eq!(rest[0].record.sequence, cut.sequence + 1, "what was not acknowledged is there");
     // Only its file of the beginning is gone, and yet its end is noticed.
     let journal = open(dir.path(), 1 << 30);
     journal.observe(at(9000), &[]).unwrap();
-    let ends = journal.page(Some(cut), 4096).unwrap().records;
+    let ends = after(&journal, Some(cut));
     let held = ends.iter().rfind(|e| e.record.pod.name.to_string() == "held");
     let last = held.map(|e| e.record.until).or_else(|| {
-        let last = journal.inner().files.read(0, usize::MAX).unwrap();
+        let last = all(&journal);
         last.into_iter().rfind(|e| e.record.pod.name.to_string() == "held").map(|e| e.record.until)
     });
     assert_eq!(last, Some(Some(at(9000))));
+}
+
+#[test]
+fn a_page_has_at_most_500_records_and_is_read_while_the_journal_is_written_and_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = open(dir.path(), 1 << 30);
+    for n in 0..100u64 {
+        let samples: Vec<Sample> = (0..40).map(|k| sample(&format!("p{n}-{k}"), 1)).collect();
+        journal.observe(at(n), &samples).unwrap();
+    }
+    let whole = journal.page(None, usize::MAX).unwrap();
+    assert_eq!((whole.records.len(), whole.more), (500, true));
+    let begun = journal.inner().files.unread(0).unwrap();
+    let last = all(&journal).last().unwrap().record.sequence;
+    journal.acknowledge(Cut { epoch: whole.epoch, sequence: last }).unwrap();
+    journal.observe(at(200), &[sample("later", 1)]).unwrap();
+    let (read, more) = begun.read(PAGE).unwrap();
+    assert_eq!((read, more), (whole.records, true), "what was opened is read to its end");
 }
