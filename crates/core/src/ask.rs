@@ -239,7 +239,7 @@ pub enum Class {
 }
 
 /// Which models a pod may run on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelRule {
     /// Only these, in order of preference; empty accepts all.
@@ -248,6 +248,27 @@ pub struct ModelRule {
     /// Never these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid: Vec<ModelPattern>,
+}
+
+impl ModelRule {
+    /// Most patterns of a list: more than there are models on the market. Each is compared with every model of a cluster, and remembered
+    /// for a while after its pod is gone: twice as many make that twice as long and as large.
+    pub const MOST: usize = 64;
+    /// Most bytes of a pattern: no card's name is longer (`NVML_DEVICE_NAME_V2_BUFFER_SIZE`).
+    pub const LONGEST: usize = 96;
+
+    /// Does it keep to what may be written?
+    pub fn is_bounded(&self) -> bool {
+        let bounded =
+            |list: &[ModelPattern]| list.len() <= Self::MOST && list.iter().all(|p| p.text().len() <= Self::LONGEST);
+        bounded(&self.only) && bounded(&self.avoid)
+    }
+
+    /// Will this model do?
+    pub fn accepts(&self, model: &str) -> bool {
+        let among = |patterns: &[ModelPattern]| patterns.iter().any(|pattern| pattern.accepts(model));
+        (self.only.is_empty() || among(&self.only)) && !among(&self.avoid)
+    }
 }
 
 /// How a model is named.
@@ -262,6 +283,12 @@ pub enum ModelPattern {
 }
 
 impl ModelPattern {
+    /// What is written.
+    pub fn text(&self) -> &str {
+        let (ModelPattern::Exact(text) | ModelPattern::Part(text)) = self;
+        text
+    }
+
     /// Does this name the model?
     pub fn accepts(&self, model: &str) -> bool {
         match self {

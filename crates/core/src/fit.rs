@@ -393,9 +393,7 @@ pub fn suitable(ask: &GpuAsk, device: &Device) -> Result<(), Obstacle> {
     if !named || ask.devices.avoid.contains(&device.id) {
         return Err(Obstacle::NotNamed);
     }
-    let model = device.model.as_str();
-    let wanted = ask.models.only.is_empty() || ask.models.only.iter().any(|m| m.accepts(model));
-    if device.kind != DeviceKind::Nic && (!wanted || ask.models.avoid.iter().any(|m| m.accepts(model))) {
+    if device.kind != DeviceKind::Nic && !ask.models.accepts(device.model.as_str()) {
         return Err(Obstacle::Model);
     }
     Ok(())

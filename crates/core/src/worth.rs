@@ -13,9 +13,7 @@ mod several;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ask::ModelRule;
 use crate::device::DeviceKind;
-use crate::id::Model;
 use crate::ledger::Book;
 use crate::snapshot::{NodeState, Snapshot};
 
@@ -194,8 +192,12 @@ impl Worth {
             }
         }
         let typical = ((memory / u128::from(devices.max(1))) as u64 >> 20).max(1);
-        let accepts: Vec<Vec<bool>> =
-            mix.rules.iter().map(|rule| models.iter().map(|model| accepts(rule, model)).collect()).collect();
+        let accepts: Vec<Vec<bool>> = mix
+            .rules
+            .list()
+            .iter()
+            .map(|rule| models.iter().map(|model| rule.accepts(model.as_str())).collect())
+            .collect();
 
         let mut demand = BTreeMap::<usize, [f64; 3]>::new();
         let mut sizes = BTreeMap::<usize, f64>::new();
@@ -214,7 +216,7 @@ impl Worth {
             entry[0] += count * f64::from(shape.devices);
             entry[1] += count * shape.cpu as f64;
             entry[2] += count * shape.memory as f64;
-            let rule = &mix.rules[shape.rule as usize];
+            let rule = &mix.rules.list()[shape.rule as usize];
             if shape.devices > 1 {
                 let taken = size as f64 / 1000.0 * f64::from(shape.devices);
                 let want = Want { devices: shape.devices as usize, cpu: shape.cpu, taken, share: count / total };
@@ -379,11 +381,6 @@ impl Worth {
         };
         Rating::of(loss, tight, rest.free, preference)
     }
-}
-
-fn accepts(rule: &ModelRule, model: &Model) -> bool {
-    let accepts = |patterns: &[crate::ask::ModelPattern]| patterns.iter().any(|p| p.accepts(model.as_str()));
-    (rule.only.is_empty() || accepts(&rule.only)) && !accepts(&rule.avoid)
 }
 
 /// The devices of a node that count: all but those that only go with others.

@@ -1,5 +1,7 @@
 //! The mix of requests a cluster sees: told in advance, or learnt from the pods that come, recent ones counting more.
 
+mod rules;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,8 @@ use crate::device::DeviceKind;
 use crate::pod::Pod;
 use crate::units::Bytes;
 
+use rules::ModelRules;
+
 /// What one pod weighs when it comes. Counts are whole numbers, so that a recorded mix is read back exactly.
 const ONE: u64 = 1 << 16;
 /// After so many arrivals older ones count a little less.
@@ -17,6 +21,10 @@ const FADE_EVERY: u64 = 100;
 const FADE: u64 = 62_338;
 /// Most shapes that are remembered; the rarest are forgotten first.
 const MOST: usize = 2048;
+/// Most model rules that outlast a fading; those that weigh least are forgotten first, with the shapes that name them. At most
+/// [`FADE_EVERY`] more come before the next. All are tried against all models of the cluster, on the path of decisions, whenever
+/// leftovers are valued anew: twice as many make that twice as long, for rules that hardly any pod has.
+const MOST_RULES: usize = 256;
 
 /// What a pod asks for, as far as it bears on what leftovers are worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -32,7 +40,7 @@ pub(super) struct Shape {
     pub(super) part: u32,
     /// Device memory in MiB, where it is given so.
     pub(super) device_memory: u64,
-    /// Which models will do, by place in [`Mix::rules`].
+    /// Which models will do, by place in [`Mix::rules`]; of no meaning without devices.
     pub(super) rule: u32,
 }
 
@@ -40,7 +48,7 @@ pub(super) struct Shape {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Mix {
-    pub(super) rules: Vec<ModelRule>,
+    pub(super) rules: ModelRules,
     #[serde(with = "as_list")]
     pub(super) counts: BTreeMap<Shape, u64>,
     /// Pods that came so far.
@@ -92,15 +100,30 @@ impl Mix {
         let shape = self.shape(pod);
         *self.counts.entry(shape).or_default() += ONE;
         if self.arrivals.is_multiple_of(FADE_EVERY) {
-            self.counts.values_mut().for_each(|count| *count = *count * FADE / ONE);
-            self.counts.retain(|_, count| *count > 0);
-            if self.counts.len() > MOST {
-                let mut order: Vec<u64> = self.counts.values().copied().collect();
-                order.sort_unstable_by(|a, b| b.cmp(a));
-                let least = order[MOST - 1];
-                self.counts.retain(|_, count| *count > least);
-            }
+            self.fade();
         }
+    }
+
+    /// What came long ago counts less, and what hardly counts is forgotten.
+    fn fade(&mut self) {
+        self.counts.values_mut().for_each(|count| *count = *count * FADE / ONE);
+        self.counts.retain(|_, count| *count > 0);
+        if self.counts.len() > MOST {
+            let mut order: Vec<u64> = self.counts.values().copied().collect();
+            order.sort_unstable_by(|a, b| b.cmp(a));
+            let least = order[MOST - 1];
+            self.counts.retain(|_, count| *count > least);
+        }
+        let mut weights = vec![0; self.rules.list().len()];
+        for (shape, count) in self.counts.iter().filter(|(shape, _)| shape.devices > 0) {
+            weights[shape.rule as usize] += count;
+        }
+        let Some(places) = self.rules.keep(&weights, MOST_RULES) else { return };
+        let moved = |(shape, count): (Shape, u64)| match shape.devices {
+            0 => Some((shape, count)),
+            _ => Some((Shape { rule: places[shape.rule as usize]?, ..shape }, count)),
+        };
+        self.counts = std::mem::take(&mut self.counts).into_iter().filter_map(moved).collect();
     }
 
     /// A pod that held something went.
@@ -124,10 +147,12 @@ impl Mix {
         let Some((ask, want)) = pod.ask.as_deref().and_then(|ask| Some((ask, largest(ask)?))) else {
             return Shape { cpu, memory, devices: 0, part: 0, device_memory: 0, rule: 0 };
         };
-        let rule = self.rules.iter().position(|rule| *rule == ask.models).unwrap_or_else(|| {
-            self.rules.push(ask.models.clone());
-            self.rules.len() - 1
-        });
+        // The webhook refuses longer rules; what was admitted before it did counts as one for any model.
+        let rule = if ask.models.is_bounded() {
+            self.rules.place(&ask.models)
+        } else {
+            self.rules.place(&ModelRule::default())
+        };
         let (part, device_memory) = match want.memory {
             MemoryAsk::Nothing => (0, 0),
             MemoryAsk::Bytes(bytes) => (0, bytes.0 >> 20),
@@ -135,7 +160,7 @@ impl Mix {
             MemoryAsk::NodeUnits(units) => (0, Bytes::gib(units).0 >> 20),
         };
         let part = if want.exclusive { 1000 } else { part.max(want.share.0).min(1000) };
-        Shape { cpu, memory, devices: want.count, part, device_memory, rule: rule as u32 }
+        Shape { cpu, memory, devices: want.count, part, device_memory, rule }
     }
 }
 
@@ -147,7 +172,11 @@ fn largest(ask: &GpuAsk) -> Option<&crate::ask::DeviceAsk> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
     use super::*;
+    use crate::ask::ModelPattern;
     use crate::testing::cluster;
 
     #[test]
@@ -161,6 +190,50 @@ mod tests {
         assert!(count(&mix, 300) < ONE / 2 && count(&mix, 500) > 1000 * ONE);
         (0..90_000).for_each(|_| mix.learn(&pods[1]));
         assert_eq!(count(&mix, 300), 0);
+    }
+
+    /// A pod that will run on these models alone.
+    fn of_models(models: &[String]) -> Pod {
+        let mut pod = Pod::new("default", "a");
+        let mut ask = crate::testing::ask(crate::testing::share(crate::units::Share(300)));
+        ask.models.only = models.iter().map(|model| ModelPattern::Part(model.as_str().into())).collect();
+        pod.ask = Some(Arc::new(ask));
+        pod
+    }
+
+    /// Every rule that is named is there, and every rule that is there is named.
+    fn is_whole(mix: &Mix) -> bool {
+        let named: BTreeSet<u32> = mix.counts.keys().filter(|s| s.devices > 0).map(|s| s.rule).collect();
+        named == (0..mix.rules.list().len() as u32).collect()
+    }
+
+    #[test]
+    fn rules_are_forgotten_with_the_pods_that_had_them() {
+        let mut mix = Mix::default();
+        let common = of_models(&["H200".into()]);
+        for i in 0..20_000 {
+            mix.learn(&of_models(&[format!("card-{i}")]));
+            (0..2).for_each(|_| mix.learn(&common));
+            assert!(mix.rules.list().len() <= MOST_RULES + FADE_EVERY as usize, "after {i} pods");
+        }
+        (0..FADE_EVERY).for_each(|_| mix.learn(&common));
+        assert!(is_whole(&mix) && mix.rules.list().len() <= MOST_RULES);
+        // Whoever comes again and again keeps its place among those who come once.
+        let rule = mix.rules.list().iter().position(|rule| **rule == common.ask.as_ref().unwrap().models).unwrap();
+        let own: u64 = mix.counts.iter().filter(|(s, _)| s.rule as usize == rule).map(|(_, count)| count).sum();
+        assert!(own > 1000 * ONE, "{own}");
+        // And when nobody comes any more but it, it is the only one left.
+        (0..60_000).for_each(|_| mix.learn(&common));
+        assert!(is_whole(&mix) && mix.rules.list().len() == 1);
+    }
+
+    #[test]
+    fn a_pod_that_names_more_models_than_may_be_named_counts_as_one_for_any() {
+        let mut mix = Mix::default();
+        let many: Vec<String> = (0..1000).map(|i| format!("card-{i}")).collect();
+        mix.learn(&of_models(&many));
+        mix.learn(&of_models(&["x".repeat(1000)]));
+        assert_eq!(mix.rules.list(), [Arc::new(ModelRule::default())]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What a pod's annotations say about its ask as a whole: which devices, how close, in which company, under which policy. They may
 //! stand beside an ask written in any dialect.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use divvy_core::ask::{
@@ -320,7 +321,27 @@ fn list<T>(text: &str, what: &str, entry: impl Fn(&str) -> T) -> Result<Vec<T>, 
 }
 
 fn patterns(text: &str) -> Result<Vec<ModelPattern>, Wrong> {
-    list(text, "models such as H200,A100", |entry| ModelPattern::Part(entry.into()))
+    list(text, "models such as H200,A100", |_| ()).and_then(|_| models(text))
+}
+
+/// The models of a list, each once: no more of them, and none longer, than a pod may name.
+pub(crate) fn models(text: &str) -> Result<Vec<ModelPattern>, Wrong> {
+    let mut seen = BTreeSet::new();
+    let found: Vec<&str> = entries(text).filter(|entry| seen.insert(*entry)).collect();
+    let mut problems = Vec::new();
+    if found.len() > ModelRule::MOST {
+        problems.push(format!("names {} models, of at most {}", found.len(), ModelRule::MOST));
+    }
+    if let Some(long) = found.iter().map(|entry| entry.len()).max().filter(|long| *long > ModelRule::LONGEST) {
+        problems.push(format!("has a name of {long} bytes where no card's has more than {}", ModelRule::LONGEST));
+    }
+    match problems.is_empty() {
+        true => Ok(found.into_iter().map(|entry| ModelPattern::Part(entry.into())).collect()),
+        false => wrong(
+            problems.join(" and "),
+            "write what the names have in common: A100 stands for every model with A100 in its name",
+        ),
+    }
 }
 
 fn device_ids(text: &str) -> Result<Vec<DeviceId>, Wrong> {

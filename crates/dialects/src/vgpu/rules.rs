@@ -9,7 +9,7 @@ use crate::config::{DialectConfig, NvidiaFlavour};
 use crate::guard::go_bool;
 use crate::manifest::PodManifest;
 use crate::mistake::{Field, Mistake};
-use crate::native::wishes::entries;
+use crate::native::wishes::{entries, models};
 use crate::suggest;
 
 const CARD_POLICIES: [&str; 5] = ["spread", "binpack", "topology-aware", "mutex", "numa"];
@@ -41,16 +41,23 @@ impl Rules<'_, '_> {
         entries(&text).map(entry).collect()
     }
 
+    fn patterns(&mut self, key: &str) -> Vec<ModelPattern> {
+        let text = self.pod.annotation(key).unwrap_or_default();
+        models(&text).unwrap_or_else(|(problem, mend)| {
+            self.wrong(key, &text, &problem, mend);
+            Vec::new()
+        })
+    }
+
     /// Types to use and to avoid, per vendor. One rule serves the whole ask, so a pod that asks for cards of two vendors cannot
     /// constrain only one of them.
     fn models(&mut self, ask: &mut GpuAsk) {
         let asks = |kind| wants(ask).any(|want| want.kind == kind);
         let (gpu, mlu) = (asks(DeviceKind::Gpu), asks(DeviceKind::Mlu));
-        let pattern = |entry: &str| ModelPattern::Part(entry.into());
-        let read = |rules: &Self, asked: bool, use_key: &str, no_use_key: &str| {
-            let only = if asked { rules.list(use_key, pattern) } else { Vec::new() };
+        let read = |rules: &mut Self, asked: bool, use_key: &str, no_use_key: &str| {
+            let only = if asked { rules.patterns(use_key) } else { Vec::new() };
             let heeded = asked && (rules.hami || only.is_empty()); // 4paradigm looks at one of the two
-            let avoid = if heeded { rules.list(no_use_key, pattern) } else { Vec::new() };
+            let avoid = if heeded { rules.patterns(no_use_key) } else { Vec::new() };
             (only, avoid)
         };
         let (gpu_only, gpu_avoid) = read(self, gpu, keys::VGPU_USE_TYPE, keys::VGPU_NO_USE_TYPE);

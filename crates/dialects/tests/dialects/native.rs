@@ -57,6 +57,19 @@ fn requests_are_read_where_there_are_no_limits() {
 }
 
 #[test]
+fn a_list_of_models_names_each_once_and_at_most_64() {
+    let names = |count: usize| (0..count).map(|i| format!("card-{i}")).collect::<Vec<String>>().join(",");
+    let asked = |text: &str| pod(&[(GPU, "1")]).annotation(GPU_MODEL_AVOID, text);
+    let twice = format!("{}, {}", names(64), names(64));
+    assert_eq!(asked(&twice).ask().models.avoid.len(), 64);
+    let many = asked(&format!("T4,{},{}", names(17_000), "x".repeat(97))).mistakes();
+    expect![[r#"annotation divvy.dev/gpu-model-avoid = "T4,card-0,card-1,card-2,card-3,card-4,card-5,card-6,card-7,card-8,card-9,card-10... (175990 characters)": names 17002 models, of at most 64 and has a name of 97 bytes where no card's has more than 96; write what the names have in common: A100 stands for every model with A100 in its name"#]]
+    .assert_eq(&divvy_dialects::sentence(&many));
+    let longest = asked(&"x".repeat(96)).ask();
+    assert!(longest.models.is_bounded());
+}
+
+#[test]
 fn every_annotation_reaches_the_ask() {
     let ask = pod(&[(GPU, "2")])
         .annotation(GPU_MODEL, "H200, A100")

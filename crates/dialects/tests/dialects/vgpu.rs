@@ -331,6 +331,9 @@ fn types_are_parts_of_names_and_both_lists_apply_under_hami_only() {
     assert_eq!(hami.models.avoid, [ModelPattern::Part("1080Ti".into())]);
     assert!(hami.models.only[1].accepts("NVIDIA-GeForce-GTX-1080Ti"));
     assert!(asking.ask_with(&vgpu()).models.avoid.is_empty(), "4paradigm looks at nouse only where use is absent");
+    let many: String = (0..65).map(|i| format!("card-{i},")).collect();
+    let long = pod(&[(VGPU_COUNT, "1")]).annotation(VGPU_USE_TYPE, &many).annotation(VGPU_NO_USE_TYPE, &many);
+    assert_eq!(wrong_keys(&long.mistakes()), [VGPU_USE_TYPE, VGPU_NO_USE_TYPE]);
     let blank = pod(&[(VGPU_COUNT, "1")]).annotation(VGPU_USE_TYPE, " ").ask();
     assert!(blank.models.only.is_empty());
 }
