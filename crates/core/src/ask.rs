@@ -102,7 +102,7 @@ pub enum Dialect {
 }
 
 /// What one container asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerAsk {
     /// The container's name.
@@ -129,7 +129,7 @@ pub enum Role {
 }
 
 /// A number of distinct devices of one kind, each with the same slice.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceAsk {
     /// The kind of device.
@@ -215,7 +215,7 @@ pub enum MemoryAsk {
 }
 
 /// KubeGPU's request tree for one container, in its own hierarchical names (`resource/group/gpugrp1/A/gpugrp0/B/gpu/0/cards`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupAsk {
     /// True where the scheduler chooses the topology itself; false where the requests below are binding.
@@ -264,10 +264,11 @@ impl ModelRule {
         bounded(&self.only) && bounded(&self.avoid)
     }
 
-    /// Will this model do?
-    pub fn accepts(&self, model: &str) -> bool {
-        let among = |patterns: &[ModelPattern]| patterns.iter().any(|pattern| pattern.accepts(model));
-        (self.only.is_empty() || among(&self.only)) && !among(&self.avoid)
+    /// How many of the models are preferred to this one; absent where it will not do.
+    pub fn preference(&self, model: &str) -> Option<usize> {
+        let first = |patterns: &[ModelPattern]| patterns.iter().position(|pattern| pattern.accepts(model));
+        let place = if self.only.is_empty() { Some(0) } else { first(&self.only) };
+        place.filter(|_| first(&self.avoid).is_none())
     }
 }
 
@@ -299,7 +300,7 @@ impl ModelPattern {
 }
 
 /// Which devices a pod may run on, by identity.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceRule {
     /// Only these; empty accepts all.
@@ -340,7 +341,7 @@ pub struct Gang {
 }
 
 /// A placement policy chosen by a user, with what its dialect lets a pod add to it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyChoice {
     /// The policy's name (`frag`, `binpack`, `hami`, ...); absent keeps the default one and changes only what follows.

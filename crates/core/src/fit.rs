@@ -39,6 +39,9 @@ pub struct Terms<'a> {
     pub quotas: &'a [Quota],
     /// Devices of this node that are kept for others.
     pub kept: &'a [(usize, crate::id::PodKey)],
+    /// By place in [`crate::Snapshot::models`], as far as that is known: where a model stands in the pod's order of preference; absent for
+    /// one that will not do.
+    pub models: &'a [Option<usize>],
 }
 
 /// One slice given in a trial.
@@ -113,6 +116,22 @@ impl<'a> Trial<'a> {
         let given = |kind| self.given.iter().any(|g| g.slice.kind == kind);
         let is_card = move |d: &Device| d.kind != DeviceKind::Nic && given(d.kind);
         self.devices().iter().enumerate().filter(move |(_, d)| is_card(d)).map(|(i, _)| i)
+    }
+
+    /// Where a device's model stands in the pod's order of preference; absent where it will not do.
+    fn standing(&self, device: usize) -> Option<usize> {
+        let known = self.terms.models.get(usize::from(self.node.model(device)));
+        known.copied().unwrap_or_else(|| self.ask.models.preference(self.devices()[device].model.as_str()))
+    }
+
+    /// How many models the pod would rather have than that of a device.
+    pub fn preference(&self, device: usize) -> usize {
+        self.standing(device).unwrap_or(self.ask.models.only.len())
+    }
+
+    /// Is it a device the pod would take at all, full or not?
+    pub fn suits(&self, device: usize) -> bool {
+        suitable_if(self.ask, &self.devices()[device], || self.standing(device).is_some()).is_ok()
     }
 
     /// What the pod holds of a device, with one more slice for a container perhaps.
@@ -288,7 +307,7 @@ impl<'a> Trial<'a> {
         device: usize,
     ) -> Result<Slice, Obstacle> {
         let (info, book) = (&self.devices()[device], self.book(device));
-        suitable(self.ask, info)?;
+        suitable_if(self.ask, info, || self.standing(device).is_some())?;
         if info.kind != DeviceKind::Nic && !self.terms.quotas.iter().all(|quota| quota.allows_model(&info.model)) {
             return Err(Obstacle::NotInQuota);
         }
@@ -383,6 +402,10 @@ fn tell_more(before: NodeReason, later: &NodeReason) -> NodeReason {
 
 /// Is it a device the pod would take at all, full or not?
 pub fn suitable(ask: &GpuAsk, device: &Device) -> Result<(), Obstacle> {
+    suitable_if(ask, device, || ask.models.preference(device.model.as_str()).is_some())
+}
+
+fn suitable_if(ask: &GpuAsk, device: &Device, is_model: impl FnOnce() -> bool) -> Result<(), Obstacle> {
     if let Health::Unhealthy { reason } = &device.health {
         return Err(Obstacle::Unhealthy { because: reason.clone() });
     }
@@ -393,15 +416,10 @@ pub fn suitable(ask: &GpuAsk, device: &Device) -> Result<(), Obstacle> {
     if !named || ask.devices.avoid.contains(&device.id) {
         return Err(Obstacle::NotNamed);
     }
-    if device.kind != DeviceKind::Nic && !ask.models.accepts(device.model.as_str()) {
+    if device.kind != DeviceKind::Nic && !is_model() {
         return Err(Obstacle::Model);
     }
     Ok(())
-}
-
-/// The first of the pod's models that the device is: its place in the order of preference.
-pub fn preference(ask: &GpuAsk, device: &Device) -> usize {
-    ask.models.only.iter().position(|m| m.accepts(device.model.as_str())).unwrap_or(ask.models.only.len())
 }
 
 /// The best `want.count` of devices given best first, as the pod's topology demands.

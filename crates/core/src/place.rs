@@ -14,9 +14,11 @@ mod ordinary;
 pub(crate) mod quota;
 mod vgpu;
 
+use std::cell::OnceCell;
+
 use crate::fit::{Choose, Terms, Trial};
 use crate::grant::Grant;
-use crate::id::PodKey;
+use crate::id::{Model, PodKey};
 use crate::ledger::Book;
 use crate::pod::Pod;
 use crate::policy::{Placement, Policy, PolicyMistake};
@@ -94,6 +96,8 @@ pub(crate) struct Attempt<'a> {
     now: Time,
     /// Quotas are asked too.
     limited: bool,
+    /// What the pod says to each model, found out when the first node is asked.
+    models: OnceCell<Vec<Option<usize>>>,
 }
 
 /// The nodes that place by one policy, and what they said.
@@ -114,7 +118,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Attempt<'a>, PolicyMistake> {
         let placement = policy.placement_of(pod)?;
         let rules = Rules::of(snapshot, ix, pod);
-        Ok(Attempt { snapshot, policy, pod, rules, placement, kept, now, limited: true })
+        Ok(Attempt { snapshot, policy, pod, rules, placement, kept, now, limited: true, models: OnceCell::new() })
     }
 
     /// The same, as if there were no quotas.
@@ -172,10 +176,14 @@ impl<'a> Attempt<'a> {
         Ok(Some(Spot { node, grant, volumes: Vec::new() }))
     }
 
-    fn terms(&self, kept: Option<&'a KeptNode>, time_for_all: bool) -> Terms<'a> {
+    fn terms(&self, kept: Option<&'a KeptNode>, time_for_all: bool) -> Terms<'_> {
         // Models that are barred are not to be had by taking back what was lent, either.
         let quotas = self.snapshot.surroundings().quotas.of(&self.pod.key.namespace);
-        Terms { max_tasks: self.policy.max_tasks, time_for_all, quotas, kept: kept.map_or(&[], |k| &k.devices) }
+        let known = self.snapshot.models().iter();
+        let preference = |model: &Model| self.pod.ask.as_ref()?.models.preference(model.as_str());
+        let models = self.models.get_or_init(|| known.map(preference).collect());
+        let kept = kept.map_or(&[][..], |kept| &kept.devices);
+        Terms { max_tasks: self.policy.max_tasks, time_for_all, quotas, kept, models }
     }
 
     /// The best node, by asking all of them; or what they said.

@@ -196,7 +196,7 @@ impl Worth {
             .rules
             .list()
             .iter()
-            .map(|rule| models.iter().map(|model| rule.accepts(model.as_str())).collect())
+            .map(|rule| models.iter().map(|model| rule.preference(model.as_str()).is_some()).collect())
             .collect();
 
         let mut demand = BTreeMap::<usize, [f64; 3]>::new();

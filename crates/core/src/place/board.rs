@@ -24,6 +24,12 @@ use shape::{Shape, Simple};
 const BLOCK: usize = 64;
 /// Most ratings that are remembered: 64 MiB of them.
 const MOST: usize = 1 << 24;
+/// Most shapes that are remembered, however few nodes there are: more than a cluster sees of different pods between two looks at the
+/// same. Each keeps its pod's request: twice as many keep twice that, for answers that nobody asks for again.
+const MOST_LINES: usize = 4096;
+/// Longest request that is remembered, in bytes of JSON: all of them together are then 64 MiB at most, as the ratings are. A manifest may
+/// have 1.5 MiB; whoever's request is longer is answered by asking all nodes.
+const LONGEST: usize = 16 << 10;
 /// The rating of a node that cannot take the shape.
 const NO: i32 = i32::MIN;
 
@@ -34,11 +40,14 @@ pub(crate) struct Board {
     seats_at: Option<Position>,
     /// Seats that are not plain.
     special: usize,
+    /// What ratings were made by.
     worth: Option<Arc<Worth>>,
     /// The parts of the policy the answers depend on.
     policy: Option<Policy>,
     by_shape: FixedMap<Shape, usize>,
     lines: Vec<Line>,
+    /// The line that is looked at first when one has to go.
+    oldest: usize,
     asked: Asked,
 }
 
@@ -68,11 +77,13 @@ impl Asked {
 /// What nodes answered to one shape.
 #[derive(Clone, Debug)]
 struct Line {
+    shape: Shape,
     simple: Option<Simple>,
+    /// Up to where changes of nodes are in the ratings; absent where all nodes are to be asked anew.
     at: Option<Position>,
-    /// Which worth it was rated by.
-    worth: Arc<Worth>,
     ratings: Ratings,
+    /// It was asked for since it was last its turn to go.
+    used: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -108,7 +119,7 @@ impl Board {
         }
         self.follow(snapshot, policy);
         let by_worth = *placement == Placement::Frag;
-        let at = self.line(snapshot, policy, pod, by_worth);
+        let at = self.line(policy, pod, by_worth).ok_or(Unfit)?;
         let line = &mut self.lines[at];
         // What is kept for others for a moment must not be remembered for good.
         let kept = &attempt.kept.nodes;
@@ -126,7 +137,8 @@ impl Board {
             Some(best) if kept.contains_key(&best) => Err(Unfit),
             Some(node) => {
                 let seat = self.seats[node.0 as usize].as_ref().filter(|seat| seat.plain);
-                let device = line.simple.as_ref().zip(seat).and_then(|(simple, seat)| simple.device(seat, &line.worth));
+                let device =
+                    line.simple.as_ref().zip(seat).and_then(|(simple, seat)| simple.device(seat, snapshot.worth()));
                 Ok(Some(Found { node, device }))
             }
             None => Ok(None),
@@ -148,6 +160,8 @@ impl Board {
         let worth = snapshot.worth();
         if !self.worth.as_ref().is_some_and(|old| Arc::ptr_eq(old, worth)) {
             (self.worth, self.seats_at) = (Some(worth.clone()), None);
+            let by_worth = |line: &&mut Line| matches!(line.ratings, Ratings::Blocks { .. });
+            self.lines.iter_mut().filter(by_worth).for_each(|line| line.at = None);
         }
         match self.seats_at.and_then(|at| snapshot.changed_since(at)) {
             Some(changed) => {
@@ -171,22 +185,46 @@ impl Board {
         self.seats_at = Some(snapshot.position());
     }
 
-    /// The line of the pod's shape.
-    fn line(&mut self, snapshot: &Snapshot, policy: &Policy, pod: &Pod, by_worth: bool) -> usize {
+    /// The line of the pod's shape; absent where that is too long to be remembered.
+    fn line(&mut self, policy: &Policy, pod: &Pod, by_worth: bool) -> Option<usize> {
         let shape = Shape::of(pod, policy);
         if let Some(at) = self.by_shape.get(&shape) {
-            return *at;
+            self.lines[*at].used = true;
+            return Some(*at);
         }
-        if (self.lines.len() + 1) * self.seats.len() > MOST {
-            self.lines.clear();
-            self.by_shape.clear();
+        if shape.is_longer_than(LONGEST) {
+            return None;
         }
         let ratings =
             if by_worth { Ratings::Blocks { all: Vec::new(), best: Vec::new() } } else { Ratings::Plain(Vec::new()) };
         let simple = by_worth.then(|| Simple::of(pod, policy)).flatten();
-        self.lines.push(Line { simple, at: None, worth: snapshot.worth().clone(), ratings });
-        self.by_shape.insert(shape, self.lines.len() - 1);
-        self.lines.len() - 1
+        let line = Line { shape: shape.clone(), simple, at: None, ratings, used: false };
+        let at = self.place(line);
+        self.by_shape.insert(shape, at);
+        Some(at)
+    }
+
+    /// Where a new line stands: at the end, or in the place of the oldest of those that nobody asked for lately.
+    fn place(&mut self, line: Line) -> usize {
+        let most = (MOST / self.seats.len().max(1)).clamp(1, MOST_LINES);
+        if self.lines.len() > most {
+            // More nodes came: what is to be kept is found out anew.
+            self.lines.clear();
+            self.by_shape.clear();
+        }
+        if self.lines.len() < most {
+            self.lines.push(line);
+            return self.lines.len() - 1;
+        }
+        self.oldest %= most;
+        while std::mem::take(&mut self.lines[self.oldest].used) {
+            self.oldest = (self.oldest + 1) % most;
+        }
+        let at = self.oldest;
+        self.oldest += 1;
+        let gone = std::mem::replace(&mut self.lines[at], line);
+        self.by_shape.remove(&gone.shape);
+        at
     }
 
     /// Asks all nodes again for all shapes it knows: what a new worth costs, paid at a time of the caller's choosing.
@@ -194,7 +232,7 @@ impl Board {
         self.follow(snapshot, policy);
         for line in &mut self.lines {
             if let Some(simple) = &mut line.simple
-                && !Arc::ptr_eq(&line.worth, snapshot.worth())
+                && line.at.is_none()
             {
                 simple.meet(snapshot.models());
                 // What is not plain is left to the next decision, which has the pod at hand.
@@ -205,7 +243,7 @@ impl Board {
                 };
                 let Some(all) = self.seats.iter().map(rate).collect::<Option<Vec<i32>>>() else { continue };
                 line.ratings = Ratings::blocks(all);
-                (line.at, line.worth) = (self.seats_at, snapshot.worth().clone());
+                line.at = self.seats_at;
             }
         }
     }
@@ -242,10 +280,6 @@ impl Line {
     ) {
         if let Some(simple) = &mut self.simple {
             simple.meet(snapshot.models());
-        }
-        let by_worth = matches!(self.ratings, Ratings::Blocks { .. });
-        if by_worth && !Arc::ptr_eq(&self.worth, snapshot.worth()) {
-            (self.at, self.worth) = (None, snapshot.worth().clone());
         }
         let changed = self.at.and_then(|at| snapshot.changed_since(at)).filter(|changed| changed.len() < seats.len());
         self.at = Some(snapshot.position());

@@ -1,7 +1,7 @@
 //! The two oldest ways: on the fullest that fits, or on the emptiest.
 
 use crate::ask::{ContainerAsk, DeviceAsk};
-use crate::fit::{Choose, Trial, preference, take_best};
+use crate::fit::{Choose, Trial, take_best};
 use crate::place::{Placer, left};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ impl Choose for Classic {
         order.sort_by_key(|d| {
             let left = left(&trial.book_with(*d));
             let key = if *self == Classic::Pack { left } else { 1000 - left };
-            (preference(trial.ask, &trial.devices()[*d]), key)
+            (trial.preference(*d), key)
         });
         take_best(trial, want, &order)
     }
@@ -28,7 +28,7 @@ impl Placer for Classic {
         let own: Vec<usize> = (0..trial.devices().len()).filter(|d| kinds(*d)).collect();
         let used: u32 = own.iter().map(|d| 1000 - left(&trial.book_with(*d))).sum();
         let full = f64::from(used) / (own.len().max(1) as f64);
-        let wish = trial.given().iter().map(|g| preference(trial.ask, &trial.devices()[g.device])).max().unwrap_or(0);
+        let wish = trial.given().iter().map(|g| trial.preference(g.device)).max().unwrap_or(0);
         // A model earlier in the pod's list beats any fullness.
         (if *self == Classic::Pack { full } else { -full }) - 10_000.0 * wish as f64
     }

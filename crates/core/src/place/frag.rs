@@ -1,7 +1,7 @@
 //! The default way: where the least of what could still be hosted is lost. See [`crate::worth`].
 
 use crate::ask::{ContainerAsk, DeviceAsk};
-use crate::fit::{Choose, Trial, preference, take_best};
+use crate::fit::{Choose, Trial, take_best};
 use crate::ledger::{Book, charge_of};
 use crate::place::Placer;
 use crate::pod::Pod;
@@ -22,7 +22,7 @@ impl<'a> Frag<'a> {
 
     /// How good one device is for a slice of the pod, beside what the pod was given on the node so far.
     fn rate(&self, trial: &Trial<'_>, rest: &Rest, device: usize, after: &Book) -> Rating {
-        let wish = preference(trial.ask, &trial.devices()[device]);
+        let wish = trial.preference(device);
         self.worth.rate(rest, self.cpu, self.memory, &[(device, left(after))], wish)
     }
 }
@@ -63,7 +63,7 @@ impl Placer for Frag<'_> {
         for given in trial.given() {
             if rest.left[given.device] > 0 && !taken.iter().any(|(d, _)| *d == given.device) {
                 taken.push((given.device, left(&trial.book_with(given.device))));
-                wish = wish.max(preference(trial.ask, &trial.devices()[given.device]));
+                wish = wish.max(trial.preference(given.device));
             }
         }
         self.worth.rate(&rest, self.cpu, self.memory, &taken, wish).steps()

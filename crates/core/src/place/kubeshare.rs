@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::ask::{Class, ContainerAsk, DeviceAsk, Dialect};
 use crate::cells::{self, Leaf, distance};
-use crate::fit::{Choose, Trial, preference};
+use crate::fit::{Choose, Trial};
 use crate::id::{NodeName, same_model};
 use crate::place::Placer;
 use crate::pod::Pod;
@@ -112,10 +112,7 @@ impl<'a> Kubeshare<'a> {
 
     /// How good a node is for this pod, as it stands before.
     pub(crate) fn node_score(&self, trial: &Trial<'_>) -> f64 {
-        let counts = |d: &usize| {
-            let info = &trial.devices()[*d];
-            info.is_open() && crate::fit::suitable(trial.ask, info).is_ok()
-        };
+        let counts = |d: &usize| trial.devices()[*d].is_open() && trial.suits(*d);
         let own: Vec<usize> = (0..trial.devices().len()).filter(counts).collect();
         if own.is_empty() {
             return 0.0;
@@ -142,7 +139,7 @@ impl Choose for Kubeshare<'_> {
     fn choose(&self, trial: &Trial<'_>, _: &ContainerAsk, want: &DeviceAsk, fits: &[usize]) -> Option<Vec<usize>> {
         let mut order = fits.to_vec();
         order.sort_by(|a, b| {
-            let wish = |d: usize| preference(trial.ask, &trial.devices()[d]);
+            let wish = |d: usize| trial.preference(d);
             let score = self.leaf_score(trial, *b).total_cmp(&self.leaf_score(trial, *a));
             // Equals from the last leaf on, as KubeShare has it; without a file a GPU's number is its leaf's.
             let place = |d: usize| (self.position(trial.node, d), d);

@@ -3,6 +3,8 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use super::seat::{Seat, Slot};
 use crate::ask::{Class, GpuAsk, MemoryAsk, ModelRule, Role, Topology};
 use crate::device::DeviceKind;
@@ -25,48 +27,61 @@ impl Shape {
     }
 }
 
+/// All of a pod's spec that counts.
+fn of_spec(spec: &PodSpec) -> impl Eq + Hash + Serialize + '_ {
+    (&spec.requests, &spec.node_selector, &spec.node_affinity, &spec.node_preference, &spec.tolerations, &spec.features)
+}
+
+/// All of an ask that counts.
+fn of_ask(ask: &GpuAsk) -> impl Eq + Hash + Serialize + '_ {
+    (ask.dialect, &ask.containers, &ask.models, &ask.devices, ask.topology, &ask.policy, &ask.isolation)
+}
+
 impl PartialEq for Shape {
     fn eq(&self, other: &Shape) -> bool {
-        let spec = |a: &PodSpec, b: &PodSpec| {
-            a.requests == b.requests
-                && a.node_selector == b.node_selector
-                && a.node_affinity == b.node_affinity
-                && a.node_preference == b.node_preference
-                && a.tolerations == b.tolerations
-                && a.features == b.features
-        };
-        let ask = |a: &GpuAsk, b: &GpuAsk| {
-            a.dialect == b.dialect
-                && a.containers == b.containers
-                && a.models == b.models
-                && a.devices == b.devices
-                && a.topology == b.topology
-                && a.policy == b.policy
-                && a.isolation == b.isolation
-        };
         let asks = match (&self.ask, &other.ask) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || ask(a, b),
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b) || of_ask(a) == of_ask(b),
             (None, None) => true,
             _ => false,
         };
-        self.class == other.class && asks && (Arc::ptr_eq(&self.spec, &other.spec) || spec(&self.spec, &other.spec))
+        let specs = || Arc::ptr_eq(&self.spec, &other.spec) || of_spec(&self.spec) == of_spec(&other.spec);
+        self.class == other.class && asks && specs()
     }
 }
 
 impl Eq for Shape {}
 
+/// What is compared, all of it: pods that differ anywhere must not all lie in one place of the map.
 impl Hash for Shape {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.spec.requests.cpu.hash(state);
-        self.spec.requests.memory.hash(state);
-        let Some(ask) = &self.ask else { return };
-        for want in ask.containers.iter().flat_map(|c| &c.wants) {
-            (want.count, want.share, want.memory, want.exclusive).hash(state);
+        self.class.hash(state);
+        of_spec(&self.spec).hash(state);
+        if let Some(ask) = &self.ask {
+            of_ask(ask).hash(state);
         }
-        (ask.models.only.len(), ask.models.avoid.len()).hash(state);
-        for pattern in ask.models.only.iter().chain(&ask.models.avoid) {
-            pattern.hash(state);
-        }
+    }
+}
+
+impl Shape {
+    /// Is it longer than so many bytes of JSON?
+    pub(super) fn is_longer_than(&self, most: usize) -> bool {
+        let mut room = Room(most);
+        let all = (of_spec(&self.spec), self.ask.as_deref().map(of_ask));
+        serde_json::to_writer(&mut room, &all).is_err()
+    }
+}
+
+/// Takes so many bytes and forgets them.
+struct Room(usize);
+
+impl std::io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -127,11 +142,7 @@ impl Simple {
     /// Learns of models that came since.
     pub(super) fn meet(&mut self, models: &[Model]) {
         for model in models.iter().skip(self.preferences.len()) {
-            let name = model.as_str();
-            let only = &self.rule.only;
-            let place = only.iter().position(|m| m.accepts(name));
-            let wanted = (only.is_empty() || place.is_some()) && !self.rule.avoid.iter().any(|m| m.accepts(name));
-            self.preferences.push(wanted.then(|| place.unwrap_or(only.len()).min(255) as u8));
+            self.preferences.push(self.rule.preference(model.as_str()).map(|place| place.min(255) as u8));
         }
     }
 
@@ -241,4 +252,75 @@ fn gpu(ask: &GpuAsk) -> Option<Gpu> {
         MemoryAsk::NodeUnits(_) => return None,
     };
     simple.then_some(Gpu { count: want.count as usize, share: want.share.0, memory, exclusive: want.exclusive })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::hash::BuildHasher;
+
+    use super::*;
+    use crate::ask::{DeviceAsk, ModelPattern, PolicyChoice};
+    use crate::device::Isolation;
+    use crate::hash::FixedMap;
+    use crate::testing;
+    use crate::units::{Bytes, Share};
+
+    /// Pods that differ in one thing each, in all of which nodes may tell them apart.
+    fn different() -> Vec<Pod> {
+        let plain = || testing::ask(testing::share(Share(300)));
+        let of = |spec: PodSpec, ask: GpuAsk| {
+            let mut pod = Pod::new("default", "a");
+            (pod.spec, pod.ask) = (Arc::new(spec), Some(Arc::new(ask)));
+            pod
+        };
+        let asks = |change: &dyn Fn(&mut GpuAsk)| {
+            let mut ask = plain();
+            change(&mut ask);
+            of(PodSpec::default(), ask)
+        };
+        let specs = |json: &str| of(serde_json::from_str(json).unwrap(), plain());
+        let wants = |want: DeviceAsk| of(PodSpec::default(), testing::ask(want));
+        let text = |text: &str| Arc::<str>::from(text);
+        vec![
+            specs("{}"),
+            specs(r#"{"requests":{"cpu":1}}"#),
+            specs(r#"{"requests":{"other":{"x":1}}}"#),
+            specs(r#"{"nodeSelector":{"zone":"a"}}"#),
+            specs(r#"{"nodeSelector":{"zone":"b"}}"#),
+            specs(r#"{"nodeAffinity":[]}"#),
+            specs(r#"{"nodePreference":[{"weight":1,"what":{}}]}"#),
+            specs(r#"{"tolerations":[{"key":"a"}]}"#),
+            specs(r#"{"tolerations":[{"key":"b"}]}"#),
+            specs(r#"{"features":["x"]}"#),
+            asks(&|ask| ask.dialect = crate::ask::Dialect::Hami),
+            asks(&|ask| ask.containers[0].role = Role::Init),
+            asks(&|ask| ask.models.only = vec![ModelPattern::Part(text("T4"))]),
+            asks(&|ask| ask.models.avoid = vec![ModelPattern::Part(text("T4"))]),
+            asks(&|ask| ask.devices.only = vec!["GPU-1".into()]),
+            asks(&|ask| ask.devices.avoid = vec!["GPU-1".into()]),
+            asks(&|ask| ask.topology = Topology::Spread),
+            asks(&|ask| ask.policy = Some(PolicyChoice { name: Some(text("hami")), settings: Default::default() })),
+            asks(&|ask| ask.isolation = vec![Isolation::Mig]),
+            asks(&|ask| ask.class = Some(Class::Opportunistic)),
+            wants(DeviceAsk { share: Share(300), partition: Some(text("1g.5gb")), ..DeviceAsk::default() }),
+            wants(DeviceAsk { share: Share(300), share_limit: Share(500), ..DeviceAsk::default() }),
+            wants(DeviceAsk { share: Share(300), memory: MemoryAsk::Bytes(Bytes(1)), ..DeviceAsk::default() }),
+        ]
+    }
+
+    #[test]
+    fn pods_that_differ_anywhere_do_not_lie_in_one_place_of_the_map() {
+        let hash = |pod: &Pod| {
+            let map = FixedMap::<(), ()>::default();
+            map.hasher().hash_one(Shape::of(pod, &Policy::default()))
+        };
+        let pods = different();
+        let hashes: BTreeSet<u64> = pods.iter().map(hash).collect();
+        assert_eq!(hashes.len(), pods.len());
+        let shapes: Vec<Shape> = pods.iter().map(|pod| Shape::of(pod, &Policy::default())).collect();
+        for (i, a) in shapes.iter().enumerate() {
+            assert!(shapes.iter().enumerate().all(|(j, b)| (a == b) == (i == j)), "{i}");
+        }
+    }
 }

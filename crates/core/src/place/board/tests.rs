@@ -4,10 +4,17 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use super::shape::Shape;
+use super::{Board, LONGEST, MOST_LINES};
 use crate::laws::{policies, snapshots};
 use crate::place::{Attempt, Kept};
+use crate::pod::{Pod, PodSpec, Toleration};
+use crate::policy::{Placement, Policy};
+use crate::resources::Resources;
 use crate::schedule::Engine;
+use crate::testing::cluster;
 use crate::time::Time;
+use crate::units::Bytes;
 
 const NOW: Time = Time::seconds(10_000);
 
@@ -54,5 +61,56 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// A pod of a shape of its own.
+fn of_shape(name: &str, requests: Resources, wishes: &[String]) -> Pod {
+    let mut pod = Pod::new("default", name);
+    let tolerated =
+        |key: &String| Toleration { key: Some(key.as_str().into()), value: Default::default(), effect: None };
+    let tolerations = wishes.iter().map(tolerated).collect();
+    pod.spec = Arc::new(PodSpec { requests, tolerations, ..PodSpec::default() });
+    pod
+}
+
+#[test]
+fn as_many_shapes_as_may_be_are_remembered_and_those_that_come_again_stay() {
+    let mut snapshot = cluster("node a cpu=64\nnode b cpu=64");
+    let (policy, kept, mut board) = (Policy::only(Placement::Frag), Kept::default(), Board::default());
+    let common = of_shape("common", Resources::of(1000, Bytes::gib(1)), &[]);
+    let mut asked = 0;
+    for i in 0..3 * MOST_LINES as u64 {
+        for pod in [of_shape(&format!("p{i}"), Resources::of(2000, Bytes(i)), &[]), common.clone()] {
+            let uid = pod.uid.clone();
+            snapshot.put_pod(pod);
+            let ix = snapshot.find_pod(&uid).unwrap();
+            let pod = snapshot.pod_at(ix).unwrap().pod().clone();
+            let attempt = Attempt::new(&snapshot, &policy, ix, &pod, &kept, NOW).unwrap();
+            asked += usize::from(pod.uid == common.uid && !board.by_shape.contains_key(&Shape::of(&pod, &policy)));
+            let found = attempt.recall(&mut board, None).unwrap().unwrap();
+            assert_eq!(found, attempt.best().unwrap());
+            snapshot.remove_pod(&uid);
+        }
+        assert!(board.lines.len() <= MOST_LINES && board.by_shape.len() == board.lines.len(), "after {i}");
+    }
+    assert!(board.lines.iter().enumerate().all(|(at, line)| board.by_shape.get(&line.shape) == Some(&at)));
+    assert_eq!(asked, 1, "how often all nodes were asked for the common one");
+}
+
+#[test]
+fn a_request_too_long_to_remember_is_answered_all_the_same() {
+    let mut snapshot = cluster("node a cpu=64\nnode b cpu=64");
+    let (policy, kept, mut board) = (Policy::only(Placement::Frag), Kept::default(), Board::default());
+    for (words, remembered) in [(1, 1), (LONGEST, 1)] {
+        let wishes: Vec<String> = (0..words).map(|i| format!("taint-{i}")).collect();
+        let pod = of_shape("p", Resources::of(1000, Bytes(words as u64)), &wishes);
+        snapshot.put_pod(pod.clone());
+        let ix = snapshot.find_pod(&pod.uid).unwrap();
+        let attempt = Attempt::new(&snapshot, &policy, ix, &pod, &kept, NOW).unwrap();
+        assert_eq!(attempt.recall(&mut board, None).is_ok(), words == 1);
+        assert_eq!(board.lines.len(), remembered);
+        assert_eq!(Engine::default().find(&snapshot, &policy, ix, NOW), Some(attempt.best().unwrap()));
+        snapshot.remove_pod(&pod.uid);
     }
 }
