@@ -224,7 +224,7 @@ fn compare_grant(ask: &GpuAsk, grant: &Grant, node: &NodeState) -> Vec<String> {
     wrong
 }
 
-fn compare_slice(
+pub(crate) fn compare_slice(
     ask: &GpuAsk,
     want: &DeviceAsk,
     slice: &Slice,

@@ -16,8 +16,11 @@ impl DeviceScheduler for Mlu {
     }
 
     fn slice(&self, device: &Device, inventory: &Inventory, want: &Want<'_>, _taken: u32) -> Result<Slice, Obstacle> {
+        if let Some(profile) = &want.ask.partition {
+            return Err(Obstacle::Profile { want: profile.clone() });
+        }
         // Alone on the card is not all of its memory where an amount is asked for.
-        let amount = matches!(want.ask.memory, MemoryAsk::Bytes(_));
+        let amount = matches!(want.ask.memory, MemoryAsk::Bytes(_) | MemoryAsk::NodeUnits(_));
         let whole = want.ask.memory == MemoryAsk::Nothing || (want.ask.exclusive && !amount);
         // Only the 370 series can be split by memory.
         if !whole && !device.model.as_str().contains("370") {

@@ -2,7 +2,7 @@
 
 use crate::device::{Device, DeviceKind, Inventory, Isolation, Link};
 use crate::grant::Slice;
-use crate::kind::{DeviceScheduler, Want};
+use crate::kind::{DeviceScheduler, Want, memory_of};
 use crate::ledger::Book;
 use crate::reason::Obstacle;
 use crate::units::{Bytes, Share};
@@ -16,14 +16,25 @@ impl DeviceScheduler for Nic {
         DeviceKind::Nic
     }
 
-    fn slice(&self, device: &Device, _inventory: &Inventory, want: &Want<'_>, _taken: u32) -> Result<Slice, Obstacle> {
+    fn slice(&self, device: &Device, inventory: &Inventory, want: &Want<'_>, _taken: u32) -> Result<Slice, Obstacle> {
+        // It has nothing that can be divided.
+        if let Some(profile) = &want.ask.partition {
+            return Err(Obstacle::Profile { want: profile.clone() });
+        }
+        let memory = memory_of(want.ask.memory, device, inventory);
+        if memory > Bytes::ZERO {
+            return Err(Obstacle::Memory { want: memory, free: Bytes::ZERO });
+        }
+        if want.ask.share > Share::ZERO {
+            return Err(Obstacle::Share { want: want.ask.share, free: Share::ZERO });
+        }
         Ok(Slice {
             device: device.id.clone(),
             kind: device.kind,
             memory: Bytes::ZERO,
             memory_limit: Bytes::ZERO,
             share: Share::ZERO,
-            share_limit: Share::WHOLE,
+            share_limit: want.ask.share_limit.max(Share::WHOLE),
             exclusive: want.ask.exclusive,
             isolation: Isolation::None,
             partition: None,
