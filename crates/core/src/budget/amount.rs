@@ -23,7 +23,7 @@ impl Amount {
 
     /// So many units.
     pub const fn units(units: i64) -> Amount {
-        Amount(units as i128 * 1_000_000 * QUANTA_PER_MICRO)
+        Amount((units as i128 * 1_000_000).saturating_mul(QUANTA_PER_MICRO))
     }
 
     /// Whole millionths in it, rounded down; what people and JSON see.
@@ -33,7 +33,10 @@ impl Amount {
 
     /// `percent` hundredths of it, rounded down to a quantum.
     pub fn percent(self, percent: u8) -> Amount {
-        Amount((self.0 * i128::from(percent)).div_euclid(100))
+        // Hundreds and the rest by themselves: the product of a large amount would not fit.
+        let percent = i128::from(percent);
+        let (hundreds, rest) = (self.0.div_euclid(100), self.0.rem_euclid(100));
+        Amount(hundreds.saturating_mul(percent).saturating_add((rest * percent).div_euclid(100)))
     }
 
     /// As text that loses nothing, for whoever must store it.
@@ -67,7 +70,7 @@ impl Amount {
             return Some(0);
         }
         let rate = i128::try_from(rate.0).ok().filter(|rate| *rate > 0)?;
-        Some(u64::try_from((self.0 + rate - 1) / rate).unwrap_or(u64::MAX))
+        Some(u64::try_from((self.0 - 1) / rate + 1).unwrap_or(u64::MAX))
     }
 }
 
@@ -143,7 +146,7 @@ impl Rate {
 
     /// A `part` (millionths) of a device at this price, at `percent` hundredths of it.
     pub fn of(part: u64, price: Price, percent: u8) -> Rate {
-        Rate(u128::from(part) * u128::from(price.0) * u128::from(percent))
+        Rate((u128::from(part) * u128::from(price.0)).saturating_mul(u128::from(percent)))
     }
 }
 

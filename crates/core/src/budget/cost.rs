@@ -46,12 +46,15 @@ impl HeldDevice {
         share.max(memory).min(WHOLE)
     }
 
-    /// Parts of time and memory, of the device or of a reference size, rounded up to millionths.
+    /// Parts of time and memory, of the device or of a reference size, rounded up to millionths. Nobody holds more of a device than there
+    /// is of it, whatever the numbers say.
     fn parts(&self, reference: Option<Reference>) -> (u64, u64) {
-        let of = |part: u64, whole: u64| -> u64 {
-            if whole == 0 { 0 } else { (u128::from(part) * u128::from(WHOLE)).div_ceil(u128::from(whole)) as u64 }
+        let of = |part: u64, whole: u64| match whole {
+            0 => 0,
+            _ => u64::try_from((u128::from(part) * u128::from(WHOLE)).div_ceil(u128::from(whole))).unwrap_or(u64::MAX),
         };
-        let (share, memory) = if self.alone { (self.of_share, self.of_memory) } else { (self.share, self.memory) };
+        let held = (self.share.min(self.of_share), self.memory.min(self.of_memory));
+        let (share, memory) = if self.alone { (self.of_share, self.of_memory) } else { held };
         let whole = reference.unwrap_or(Reference { share: self.of_share, memory: self.of_memory });
         (of(u64::from(share.0), u64::from(whole.share.0)), of(memory.0, whole.memory.0))
     }
@@ -176,7 +179,7 @@ impl Tariff {
     }
 
     fn at_class(&self, rate: Rate, opportunistic: bool) -> Rate {
-        Rate(rate.0 * if opportunistic { u128::from(self.opportunistic) } else { 100 })
+        Rate(rate.0.saturating_mul(if opportunistic { u128::from(self.opportunistic) } else { 100 }))
     }
 }
 
@@ -199,15 +202,20 @@ impl CostRule {
         match self.measure {
             Measure::Dominant => share.max(memory),
             // GPUSharing knew no card's size: a whole one was so many times the reference, whichever the scheduler chose.
-            Measure::Mean if held.alone && self.reference.is_some() => (share + memory.min(share)).div_ceil(2),
-            Measure::Mean => (share + memory).div_ceil(2),
+            Measure::Mean if held.alone && self.reference.is_some() => {
+                share.saturating_add(memory.min(share)).div_ceil(2)
+            }
+            Measure::Mean => share.saturating_add(memory).div_ceil(2),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::budget::Amount;
 
     fn slice(share: u32, memory: Bytes, of: Bytes) -> HeldDevice {
         HeldDevice {
@@ -228,6 +236,58 @@ mod tests {
         assert_eq!(rule.part(&slice(300, Bytes::gib(1), Bytes::gib(16))), 300_000);
         assert_eq!(rule.part(&HeldDevice { alone: true, ..slice(0, Bytes::ZERO, Bytes::gib(16)) }), WHOLE);
         assert_eq!(rule.part(&slice(0, Bytes(1), Bytes(3))), 333_334, "never cheaper than it is");
+    }
+
+    /// Numbers near the ends of their types, where sums wrap, and any others.
+    fn extreme() -> impl Strategy<Value = u64> {
+        let near = |end: u64| (0u64..3).prop_map(move |off| end.saturating_sub(off));
+        prop_oneof![
+            0u64..3,
+            near(1 << 58),
+            near(u64::from(u32::MAX)),
+            near(i64::MAX as u64),
+            near(u64::MAX),
+            any::<u64>()
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// A journal may say anything: it costs no more than a whole card, something where something is held, and nothing wraps.
+        #[test]
+        fn whatever_is_said_to_be_held_costs_between_something_and_a_whole_card(
+            numbers in (extreme(), extreme(), extreme(), extreme()),
+            (alone, mean, busy) in any::<(bool, bool, bool)>(),
+            reference in prop::option::of((extreme(), extreme())),
+            (price, millis, opportunistic, percent) in (extreme(), extreme(), 0u8..=100, 0u8..=100),
+        ) {
+            let (share, memory, of_share, of_memory) = numbers;
+            let held = HeldDevice {
+                share: Share(share as u32),
+                memory: Bytes(memory),
+                of_share: Share(of_share as u32),
+                of_memory: Bytes(of_memory),
+                alone,
+                ..slice(0, Bytes::ZERO, Bytes::ZERO)
+            };
+            let rule = CostRule {
+                basis: if busy { Basis::Busy } else { Basis::Held },
+                measure: if mean { Measure::Mean } else { Measure::Dominant },
+                reference: reference.map(|(share, memory)| Reference { share: Share(share as u32), memory: Bytes(memory) }),
+                prices: Prices { otherwise: Some(Price(price)), ..Prices::default() },
+                opportunistic,
+            };
+            let part = rule.part(&held);
+            prop_assert!(held.dominant() <= WHOLE && (rule.reference.is_some() || part <= WHOLE), "{part}");
+            let something = (held.memory > Bytes::ZERO && held.of_memory > Bytes::ZERO) || (held.share.0 > 0 && held.of_share.0 > 0);
+            prop_assert!(!something || rule.reference.is_some() || part > 0);
+            let tariff = rule.tariff(&[held.clone(), held]);
+            let cost = tariff.rate(false).over(millis) + tariff.busy_rate(0, true).over(millis);
+            let (less, budget) = (cost.percent(percent), Amount::units(i64::MAX));
+            prop_assert!(Amount::ZERO <= less && less <= cost, "{percent} % of {cost} is {less}");
+            let _ = (budget.lasts(tariff.rate(false)), budget - cost - cost);
+        }
     }
 
     /// GPUSharing's quota-sized pod, 50 cores and 15 blocks of 256 MiB, on a card of 30 blocks.
