@@ -24,15 +24,26 @@ use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, Socket
 use crate::nonsense::{Nonsense, Socket};
 
 mod known;
+mod talk;
 
+pub use known::Identified;
 use known::Known;
+pub(super) use talk::Talks;
 
 /// Time between two looks for the dead that nobody told us about.
 const SWEEP: Duration = Duration::from_millis(500);
 /// How long a connection may stay; the library needs milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// More connections than that at once wait in the socket's queue.
+/// More connections than that at once are not held: the container with most of them makes room. A process holds its own for
+/// milliseconds, so that a hundred containers of five processes that begin at once find room.
 const MOST_CONNECTIONS: usize = 512;
+/// Nor more than that of one container: its oldest makes room. Four such containers are heard in a round, some 100 ms at the worst, for
+/// which a process waits.
+const CONNECTIONS_EACH: usize = 64;
+/// Frames of one connection in one round. The library sends two, a greeting and an event.
+const FRAMES_EACH: usize = 8;
+/// New connections in one round: as many as the socket's queue holds.
+const QUEUE: i32 = 1024;
 /// Slots of one container in one sweep whose processes are looked for by the pids that they name: each costs two files under `/proc`.
 /// After a restart of the agent a container of 1024 processes is known within 16 sweeps, 8 s. Twice as many double what a ledger full
 /// of lies costs.
@@ -49,6 +60,7 @@ pub type Report = (PathBuf, u32, Event);
 pub struct Registry {
     stop: Arc<AtomicBool>,
     containers: Arc<Mutex<Arc<Vec<PathBuf>>>>,
+    identified: Identified,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -81,7 +93,7 @@ impl Registry {
             .collect::<io::Result<Vec<_>>>()?;
         let (stop, containers) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Arc::new(containers))));
         let mut desk = Desk::new(listeners, containers.clone(), nonsense, Box::new(report));
-        let asked = stop.clone();
+        let (asked, identified) = (stop.clone(), desk.known.identified());
         let thread = std::thread::Builder::new().name("registry".into()).spawn(move || {
             let mut swept: Option<Instant> = None;
             while !asked.load(Ordering::Relaxed) {
@@ -92,7 +104,12 @@ impl Registry {
                 desk.serve(Duration::from_millis(100));
             }
         })?;
-        Ok(Registry { stop, containers, thread: Some(thread) })
+        Ok(Registry { stop, containers, identified, thread: Some(thread) })
+    }
+
+    /// Which processes were identified, and where they are.
+    pub fn identified(&self) -> Identified {
+        self.identified.clone()
     }
 
     /// These are all the containers there are.
@@ -117,7 +134,7 @@ fn listener(path: &Path) -> io::Result<OwnedFd> {
     net::bind(&socket, &net::SocketAddrUnix::new(path)?)?;
     // Whatever user a container runs as may speak; who it is the kernel says.
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o666))?;
-    net::listen(&socket, 1024)?;
+    net::listen(&socket, QUEUE)?;
     Ok(socket)
 }
 
@@ -130,7 +147,10 @@ struct Connection {
 
 struct Desk {
     listeners: Vec<(OwnedFd, Identify)>,
+    /// The oldest first.
     connections: Vec<Connection>,
+    most_connections: usize,
+    talks: Talks,
     known: Known,
     ledgers: HashMap<PathBuf, Guarded<Ledger>>,
     containers: Arc<Mutex<Arc<Vec<PathBuf>>>>,
@@ -145,17 +165,30 @@ impl Desk {
         nonsense: Nonsense,
         report: Box<dyn Fn(Report) + Send>,
     ) -> Desk {
-        let (known, ledgers) = (Known::new(), HashMap::new());
-        Desk { listeners, connections: Vec::new(), known, ledgers, containers, nonsense, report }
+        Desk {
+            listeners,
+            connections: Vec::new(),
+            most_connections: MOST_CONNECTIONS.min(known::part_of_descriptors()),
+            talks: Talks::default(),
+            known: Known::new(),
+            ledgers: HashMap::new(),
+            containers,
+            nonsense,
+            report,
+        }
     }
 
     /// Waits for something to happen and sees to it.
     fn serve(&mut self, patience: Duration) {
         let ready = {
-            let full = self.connections.len() >= MOST_CONNECTIONS;
-            let listeners = self.listeners.iter().filter(|_| !full).map(|(fd, _)| fd);
-            let mut all: Vec<PollFd<'_>> = listeners
-                .chain(self.connections.iter().map(|c| &c.socket))
+            // Who has said too much is not heard for a while, and fills nothing but its own buffers.
+            let now = Instant::now();
+            let heard = self.connections.iter().filter(|c| self.talks.may_speak(&c.container, now));
+            let mut all: Vec<PollFd<'_>> = self
+                .listeners
+                .iter()
+                .map(|(fd, _)| fd)
+                .chain(heard.map(|c| &c.socket))
                 .chain(self.known.handles())
                 .map(|fd| PollFd::new(fd, PollFlags::IN))
                 .collect();
@@ -171,20 +204,50 @@ impl Desk {
     }
 
     fn accept(&mut self) {
-        for (listener, identify) in &self.listeners {
-            while self.connections.len() < MOST_CONNECTIONS {
+        let listeners = std::mem::take(&mut self.listeners);
+        for (listener, identify) in &listeners {
+            for _ in 0..QUEUE {
                 let Ok(socket) = net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else {
                     break;
                 };
                 let peer = net::sockopt::socket_peercred(&socket).map(|c| c.pid.as_raw_nonzero().get() as u32);
                 match peer.ok().and_then(|pid| Some((pid, identify(pid)?))) {
-                    Some((pid, container)) => {
-                        self.connections.push(Connection { socket, pid, container, since: Instant::now() });
-                    }
+                    Some((pid, container)) => self.admit(Connection { socket, pid, container, since: Instant::now() }),
                     None => self.nonsense.note(Socket::Agent, "a process that is in no container with a grant"),
                 }
             }
         }
+        self.listeners = listeners;
+    }
+
+    /// Holds one more connection, if its container may say something; another one makes room where it has to.
+    fn admit(&mut self, connection: Connection) {
+        if !self.talks.speak(&connection.container, connection.since) {
+            self.nonsense.note(Socket::Agent, "more connections than a container may make");
+            return;
+        }
+        let mut held: HashMap<&Path, usize> = HashMap::new();
+        for c in &self.connections {
+            *held.entry(&c.container).or_default() += 1;
+        }
+        let crowd = if held.get(&*connection.container).is_some_and(|n| *n >= CONNECTIONS_EACH) {
+            Some(connection.container.clone())
+        } else if self.connections.len() >= self.most_connections {
+            let own = connection.container.as_path();
+            held.into_iter()
+                .max_by_key(|(container, n)| (*n, *container == own))
+                .map(|(container, _)| container.to_owned())
+        } else {
+            None
+        };
+        if let Some(oldest) = crowd.and_then(|crowd| self.connections.iter().position(|c| c.container == crowd)) {
+            // What it has said by now is answered: of many processes that begin at once none goes unheard.
+            let oldest = self.connections.remove(oldest);
+            if self.converse(&oldest) {
+                self.nonsense.note(Socket::Agent, "more connections than a container may hold");
+            }
+        }
+        self.connections.push(connection);
     }
 
     fn answer(&mut self) {
@@ -197,9 +260,13 @@ impl Desk {
         self.connections = kept;
     }
 
-    /// Everything that was said so far; `false` when the other side is done, or talks nonsense.
+    /// What was said so far, as far as this round goes; `false` when the other side is done, or talks nonsense.
     fn converse(&mut self, connection: &Connection) -> bool {
-        loop {
+        for _ in 0..FRAMES_EACH {
+            let now = Instant::now();
+            if !self.talks.may_speak(&connection.container, now) {
+                return true;
+            }
             let mut frame = [0u8; MAX_FRAME];
             let length = match net::recv(&connection.socket, &mut frame, RecvFlags::empty()) {
                 Ok((_, 0)) => return false,
@@ -207,6 +274,7 @@ impl Desk {
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return true,
                 Err(_) => return false,
             };
+            self.talks.speak(&connection.container, now);
             let answer = match frame.get(..length).map(Message::decode) {
                 Some(Ok(Message::Hello(hello))) => {
                     let id = ProcessId::from_parts(hello.slot, hello.generation);
@@ -219,7 +287,7 @@ impl Desk {
                 }
                 Some(Ok(Message::Query { device, from })) => self.list(&connection.container, device, from),
                 Some(Ok(Message::Event(event))) => {
-                    (self.report)((connection.container.clone(), connection.pid, event));
+                    self.hand_on(connection, event, now);
                     continue;
                 }
                 Some(Err(divvy_shm::frame::FrameFault::Unknown)) => continue,
@@ -233,6 +301,18 @@ impl Desk {
                 return false;
             }
         }
+        true
+    }
+
+    fn hand_on(&mut self, connection: &Connection, event: Event, now: Instant) {
+        let Some(left_out) = self.talks.event(&connection.container, now) else {
+            self.nonsense.note(Socket::Agent, "more events than a container may report");
+            return;
+        };
+        if left_out > 0 {
+            tracing::warn!(container = %connection.container.display(), left_out, "more reports than are logged");
+        }
+        (self.report)((connection.container.clone(), connection.pid, event));
     }
 
     fn register(&mut self, connection: &Connection, id: ProcessId, token: u64) -> bool {
@@ -288,6 +368,7 @@ impl Desk {
         let there: HashSet<&PathBuf> = containers.iter().collect();
         self.ledgers.retain(|dir, ledger| there.contains(dir) && !ledger.is_broken());
         self.known.keep_containers(&there);
+        self.talks.keep_containers(&there);
         for (container, id) in self.known.take_ended(true) {
             self.reap(&container, &[id]);
         }

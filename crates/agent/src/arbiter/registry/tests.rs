@@ -1,3 +1,4 @@
+use divvy_shm::frame::{EventKind, Hello};
 use divvy_shm::ledger::Newcomer;
 
 use super::*;
@@ -114,6 +115,8 @@ fn a_process_of_another_container_is_not_watched_and_its_end_ends_nothing() {
     let lie = claim(&ledger, neighbour.id(), neighbour.start());
     desk.sweep();
     assert!(desk.known.has(&dir, mine) && !desk.known.has(&dir, lie));
+    let told = [own.id(), neighbour.id()].map(|pid| desk.known.identified().container(pid));
+    assert_eq!(told, [Some(dir.clone()), None], "nor does anybody else hear of it");
     // The tenant writes another process over its own: what the kernel said stays.
     assert!(ledger.identify_process(mine, neighbour.id(), 0));
     drop(neighbour);
@@ -121,5 +124,98 @@ fn a_process_of_another_container_is_not_watched_and_its_end_ends_nothing() {
     assert!(ledger.process(mine).is_some() && ledger.process(lie).is_none());
     drop(own);
     desk.sweep();
-    assert!(ledger.process(mine).is_none());
+    assert!(ledger.process(mine).is_none() && desk.known.identified().container(inside).is_none());
+}
+
+/// A registry without its thread, and two containers, whoever is in which by the socket it comes to.
+struct Two {
+    desk: Desk,
+    root: tempfile::TempDir,
+    ledgers: [Guarded<Ledger>; 2],
+}
+
+impl Two {
+    fn new() -> Two {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = ["a", "b"].map(|name| root.path().join(name));
+        let ledgers = dirs.each_ref().map(|dir| {
+            std::fs::create_dir_all(dir).unwrap();
+            LedgerFile::create(dir, 1).unwrap()
+        });
+        let listeners = dirs.clone().map(|dir| -> (OwnedFd, Identify) {
+            (listener(&dir.join(place::SOCKET)).unwrap(), Box::new(move |_| Some(dir.clone())))
+        });
+        let containers = Arc::new(Mutex::new(Arc::new(dirs.to_vec())));
+        let desk = Desk::new(listeners.into(), containers, Nonsense::default(), Box::new(|_| {}));
+        Two { desk, root, ledgers }
+    }
+
+    /// A connection to the socket of a container.
+    fn call(&self, name: &str) -> OwnedFd {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let address = net::SocketAddrUnix::new(self.root.path().join(name).join(place::SOCKET)).unwrap();
+        net::connect(&socket, &address).unwrap();
+        socket
+    }
+
+    /// Takes a slot, and says so.
+    fn introduce(&self, socket: &OwnedFd, container: usize) {
+        let who = Newcomer { pid: 1, token: 7, name: "tenant", ..Default::default() };
+        let id = self.ledgers[container].claim_process(&who).unwrap();
+        let (slot, generation) = (id.slot() as u32, id.generation());
+        assert!(say(socket, &Message::Hello(Hello { slot, generation, pid: 1, token: 7, layout: 1 })));
+    }
+
+    fn connections_of(&self, name: &str) -> usize {
+        self.desk.connections.iter().filter(|c| c.container == self.root.path().join(name)).count()
+    }
+}
+
+/// Whether there was room for it.
+fn say(socket: &OwnedFd, message: &Message) -> bool {
+    let mut frame = [0; MAX_FRAME];
+    let length = message.encode(&mut frame);
+    net::send(socket, &frame[..length], SendFlags::NOSIGNAL).is_ok()
+}
+
+fn is_welcome(socket: &OwnedFd) -> bool {
+    let mut frame = [0; MAX_FRAME];
+    let heard = net::recv(socket, &mut frame, RecvFlags::empty()).map_or(0, |(length, _)| length);
+    matches!(Message::decode(&frame[..heard]), Ok(Message::Welcome(Welcome { refused: 0, .. })))
+}
+
+#[test]
+fn a_neighbour_is_heard_in_the_second_round_however_much_a_container_says() {
+    let mut two = Two::new();
+    let event = Message::Event(Event { kind: EventKind::Refused, device: 0, value: 1, more: 2 });
+    let flood: Vec<OwnedFd> = (0..300).map(|_| two.call("a")).collect();
+    let said: usize = flood.iter().map(|socket| (0..).take_while(|_| say(socket, &event)).count()).sum();
+    let neighbour = two.call("b");
+    two.introduce(&neighbour, 1);
+    (0..2).for_each(|_| two.desk.serve(Duration::ZERO));
+    assert!(is_welcome(&neighbour));
+    assert!(two.connections_of("a") <= CONNECTIONS_EACH);
+    // All but the twenty events that are handed on.
+    let left_out = two.desk.nonsense.count(Socket::Agent);
+    assert!(said > 20_000 && (500..4000).contains(&left_out), "{left_out} of {said}");
+}
+
+#[test]
+fn of_many_processes_of_a_container_that_begin_at_once_none_goes_unheard() {
+    let mut two = Two::new();
+    let all: Vec<OwnedFd> = (0..1000).map(|_| two.call("a")).collect();
+    all.iter().for_each(|socket| two.introduce(socket, 0));
+    two.desk.serve(Duration::ZERO);
+    assert_eq!(all.iter().filter(|socket| is_welcome(socket)).count(), 1000);
+}
+
+#[test]
+fn when_there_are_too_many_connections_the_container_with_most_makes_room() {
+    let mut two = Two::new();
+    two.desk.most_connections = 80;
+    let kept: Vec<OwnedFd> = ["a"; 60].into_iter().chain(["b"; 60]).map(|name| two.call(name)).collect();
+    two.desk.serve(Duration::ZERO);
+    assert_eq!((two.connections_of("a"), two.connections_of("b")), (40, 40));
+    drop(kept);
 }
