@@ -14,7 +14,7 @@ use divvy_limiter::Period;
 use divvy_shm::place;
 use rustix::fs::FlockOperation;
 
-use crate::arbiter::registry::{Identify, Registry, Report};
+use crate::arbiter::registry::{Identified, Identify, Registry, Report};
 use crate::arbiter::{Accounts, Arbiter, Container, Settings};
 use crate::cgroup;
 use crate::home::Home;
@@ -78,6 +78,11 @@ impl Hold {
     /// What devices say about themselves: for how long each worked in which periods.
     pub fn hear(&self, said: &BTreeMap<String, Vec<Period>>) {
         self.arbiter.hear(said);
+    }
+
+    /// Which processes were identified, and where they are.
+    pub fn identified(&self) -> Identified {
+        self.registry.identified()
     }
 
     /// What containers used.

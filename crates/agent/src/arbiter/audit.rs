@@ -136,10 +136,7 @@ impl Audit {
                         .iter()
                         .position(|b| b.dir == *dir)
                         .map(|at| (at, registered(&books[at], &self.pages, process.pid))),
-                    Whose::Stranger | Whose::Elsewhere => books
-                        .iter()
-                        .enumerate()
-                        .find_map(|(at, book)| Some((at, Some(registered(book, &self.pages, process.pid)?)))),
+                    Whose::Stranger | Whose::Elsewhere => None,
                 };
                 if !matches!(owner, Some((_, Some(_)))) {
                     self.visited.insert(card.device.clone());

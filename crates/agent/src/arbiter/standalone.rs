@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter, LedgerFile};
 
 use super::audit::{self, Audit, Whose};
-use super::registry::Registry;
+use super::registry::{Identified, Registry};
 use super::{Arbiter, Container, Settings};
 use crate::home::uuid;
 use crate::nonsense::Nonsense;
@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Registry::start(containers.iter().map(|c| (c.dir.clone(), c.dir.clone())).collect(), Nonsense::default())?;
     let mut keeper = Keeper::new(args);
     let accounts = arbiter.accounts();
-    let mut auditor = Auditor::new(args, &containers)?;
+    let mut auditor = Auditor::new(args, &containers, registry.identified())?;
     let (began, mut reported) = (Instant::now(), Instant::now());
     println!("ready");
     while !stop.load(Ordering::Relaxed) {
@@ -147,12 +147,13 @@ struct Auditor {
     audit: Audit,
     containers: Vec<PathBuf>,
     providers: Vec<Box<dyn crate::device::Provider>>,
+    identified: Identified,
     policy: audit::watch::Policy,
     looked: Option<Instant>,
 }
 
 impl Auditor {
-    fn new(args: &Args, containers: &[Container]) -> anyhow::Result<Auditor> {
+    fn new(args: &Args, containers: &[Container], identified: Identified) -> anyhow::Result<Auditor> {
         let providers = if args.audit { crate::device::open(&args.devices).0 } else { Vec::new() };
         if args.audit && providers.is_empty() {
             bail!("nothing to audit: no card answers (is the driver's management library there? --nvml names it)");
@@ -161,6 +162,7 @@ impl Auditor {
             audit: Audit::default(),
             containers: containers.iter().map(|c| c.dir.clone()).collect(),
             providers,
+            identified,
             policy: args.bypass,
             looked: None,
         })
@@ -171,11 +173,11 @@ impl Auditor {
             return Ok(());
         }
         self.looked = Some(Instant::now());
-        let everybody = |_| Whose::Stranger;
-        let (found, said) = audit::watch::look(&mut self.audit, &self.containers, &self.providers, everybody);
+        let whose = |pid| self.identified.container(pid).map_or(Whose::Stranger, Whose::Container);
+        let (found, said) = audit::watch::look(&mut self.audit, &self.containers, &self.providers, whose);
         arbiter.hear(&said);
         for finding in found {
-            self.policy.apply(&finding);
+            self.policy.apply(&finding, true);
             writeln!(io::stdout(), "{}", serde_json::json!({ "finding": finding, "says": finding.what.to_string() }))?;
         }
         Ok(())

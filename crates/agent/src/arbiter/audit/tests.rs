@@ -111,6 +111,23 @@ fn a_slot_that_names_a_neighbours_process_does_not_make_it_ones_own() {
 }
 
 #[test]
+fn a_slot_that_names_a_process_of_no_container_does_not_hide_it() {
+    let (tenant, mut audit) = (tenant(1024 * MIB, 0), Audit::default());
+    let who = Newcomer { pid: 9, token: 9, name: "liar", ..Default::default() };
+    let false_slot = tenant.ledger.claim_process(&who).unwrap();
+    // Of nobody's container, and the slot says otherwise.
+    let stranger = std::process::id();
+    tenant.ledger.identify_process(false_slot, stranger, 1);
+    let mut seen = || audit.look(&tenant.container(), || card("G0", &[(stranger, 900)]), |_| Whose::Stranger);
+    seen();
+    let found = seen();
+    assert_eq!((found.len(), &found[0].container), (1, &None));
+    assert_eq!(found[0].what, What::Unmanaged { pid: stranger });
+    assert!(!audit.knows_all_on(&"G0".into()));
+    assert_eq!(tenant.ledger.held_in_all(false_slot, 0), 0);
+}
+
+#[test]
 fn what_a_process_holds_beyond_its_books_counts_against_its_limit_and_a_context_does_not() {
     let (tenant, mut audit) = (tenant(1024 * MIB, 0), Audit::default());
     tenant.ledger.charge(tenant.id, 0, Kind::Linear, 100 * MIB, 1024 * MIB).unwrap();
@@ -164,9 +181,9 @@ fn a_policy_that_kills_ends_a_containers_process_and_nobody_elses() {
         device: "G0".into(),
         what: What::Unmanaged { pid },
     };
-    watch::Policy::Kill.apply(&found(None, children[0].id()));
-    watch::Policy::Report.apply(&found(Some("c"), children[0].id()));
-    watch::Policy::Kill.apply(&found(Some("c"), children[1].id()));
+    watch::Policy::Kill.apply(&found(None, children[0].id()), true);
+    watch::Policy::Report.apply(&found(Some("c"), children[0].id()), true);
+    watch::Policy::Kill.apply(&found(Some("c"), children[1].id()), true);
     assert_eq!(children[1].wait().unwrap().signal(), Some(9));
     assert_eq!(children[0].try_wait().unwrap(), None);
     children[0].kill().unwrap();

@@ -11,7 +11,7 @@ use divvy_shm::clock::monotonic_ns;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Audit, Finding, What, Whose};
-use crate::arbiter::registry::Identify;
+use crate::arbiter::registry::{Identify, Talks};
 use crate::device::{Provider, Usage};
 use crate::events::Events;
 use crate::hold::Hold;
@@ -33,9 +33,11 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Does what is to be done about a finding.
-    pub fn apply(self, finding: &Finding) {
-        tracing::warn!(device = %finding.device, container = ?finding.container, "{}", finding.what);
+    /// Does what is to be done about a finding. What is left out of the log is done all the same.
+    pub fn apply(self, finding: &Finding, log: bool) {
+        if log {
+            tracing::warn!(device = %finding.device, container = ?finding.container, "{}", finding.what);
+        }
         let (What::Unmanaged { pid } | What::NotGranted { pid }) = finding.what else { return };
         let of_ours = finding.container.is_some();
         if self == Policy::Kill
@@ -43,7 +45,9 @@ impl Policy {
             && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
         {
             let killed = kill_process(pid, Signal::KILL);
-            tracing::warn!(pid = pid.as_raw_nonzero(), ?killed, "killed, as the policy says");
+            if log {
+                tracing::warn!(pid = pid.as_raw_nonzero(), ?killed, "killed, as the policy says");
+            }
         }
     }
 }
@@ -101,6 +105,7 @@ pub async fn run(
     policy: Policy,
     stop: Stop,
 ) -> anyhow::Result<()> {
+    let (known, mut said) = (hold.identified(), Talks::default());
     let mut tools = (Audit::default(), identify, Vec::new());
     let mut changes = node.changes();
     let mut searched: Option<Instant> = None;
@@ -110,7 +115,7 @@ pub async fn run(
             changes.mark_unchanged();
             searched = Some(Instant::now());
         }
-        let (looking, meters) = (node.clone(), hold.clone());
+        let (looking, meters, identified) = (node.clone(), hold.clone(), known.clone());
         let (back, found) = tokio::task::spawn_blocking(move || {
             let (mut audit, identify, mut places) = tools;
             if search {
@@ -118,17 +123,27 @@ pub async fn run(
             }
             let containers: Vec<PathBuf> = places.iter().map(|place| place.dir.clone()).collect();
             // Who is in no container of ours is counted where devices are looked at.
-            let whose = |pid| identify(pid).map_or(Whose::Elsewhere, Whose::Container);
+            let whose = |pid| {
+                let container = identify(pid).or_else(|| identified.container(pid));
+                container.map_or(Whose::Elsewhere, Whose::Container)
+            };
             let (found, said) = look(&mut audit, &containers, &looking.providers, whose);
             meters.hear(&said);
             ((audit, identify, places), found)
         })
         .await?;
         tools = back;
+        said.keep_containers(&tools.2.iter().map(|place| &place.dir).collect());
         for finding in &found {
-            policy.apply(finding);
-            let of = |dir: &Path| tools.2.iter().find(|place| place.dir == dir).map(|place| &place.pod);
-            if let Some(pod) = finding.container.as_deref().and_then(of).and_then(|uid| node.pods.get(uid)) {
+            let container = finding.container.as_deref().unwrap_or(Path::new(""));
+            let told = said.event(container, Instant::now());
+            policy.apply(finding, told.is_some());
+            let Some(left_out) = told else { continue };
+            if left_out > 0 {
+                tracing::warn!(container = %container.display(), left_out, "more findings than are told");
+            }
+            let place = tools.2.iter().find(|place| place.dir == container);
+            if let Some(pod) = place.and_then(|place| node.pods.get(&place.pod)) {
                 events.warn_pod(&pod, "GrantExceeded", &format!("{}: {}", finding.device, finding.what));
             }
         }
