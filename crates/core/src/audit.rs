@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::ask::{DeviceAsk, GpuAsk};
 use crate::fit::suitable;
 use crate::grant::{Grant, Slice};
-use crate::id::{DeviceId, GangKey, NodeName, PodKey};
+use crate::id::{DeviceId, GangKey, NodeName, PodKey, PodUid};
 use crate::kind::memory_of;
 use crate::ledger::{Charge, charges};
 use crate::mig;
@@ -85,6 +85,36 @@ pub enum Violation {
         /// Which.
         pod: PodKey,
     },
+}
+
+impl Violation {
+    /// Who has to be left out of the plan so that it is none: those it names; where it names a node or a gang, those whom the plan puts
+    /// there.
+    pub(crate) fn concerned<'p>(&self, snapshot: &Snapshot, plan: &'p Plan) -> Vec<&'p PodUid> {
+        let binds =
+            |is: &dyn Fn(&Bind) -> bool| plan.binds.iter().filter(|bind| is(bind)).map(|bind| &bind.pod).collect();
+        match self {
+            Violation::UnknownPod { pod }
+            | Violation::NotWaiting { pod }
+            | Violation::UnknownNode { pod, .. }
+            | Violation::NotAsAsked { pod, .. }
+            | Violation::Forbidden { pod, .. } => binds(&|bind| bind.key == *pod),
+            Violation::OverCommit { node, device, .. } => binds(&|bind| {
+                let mut slices = bind.grant.iter().flat_map(|grant| &grant.containers).flat_map(|c| &c.slices);
+                bind.node == *node && slices.any(|slice| slice.device == *device)
+            }),
+            Violation::Short { node, .. } | Violation::TooManyPods { node } => binds(&|bind| bind.node == *node),
+            Violation::BrokenGang { gang } => {
+                let of = |bind: &Bind| snapshot.pod(&bind.pod).and_then(|state| state.pod().gang());
+                binds(&|bind| of(bind).as_ref() == Some(gang))
+            }
+            Violation::WrongEviction { pod } => {
+                let for_whom = plan.evictions.iter().filter(|eviction| eviction.key == *pod);
+                let keys: BTreeSet<&PodKey> = for_whom.map(|eviction| &eviction.makes_room_for).collect();
+                plan.waits.iter().filter(|wait| keys.contains(&wait.key)).map(|wait| &wait.pod).collect()
+            }
+        }
+    }
 }
 
 impl fmt::Display for Violation {

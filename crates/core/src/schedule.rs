@@ -1,5 +1,6 @@
 //! From a snapshot to a plan: who goes first, where each pod goes, who waits and why.
 
+mod audited;
 mod defragment;
 mod disruption;
 mod fair;
@@ -23,6 +24,7 @@ use crate::rules;
 use crate::snapshot::{NodeIx, PodIx, Snapshot};
 use crate::time::Time;
 
+pub use audited::Audited;
 pub use fair::FairShare;
 pub use gang::{Terms as GangTerms, gates as waits_for_gang, minimum as gang_minimum};
 

@@ -8,14 +8,14 @@ use divvy_cluster::Effect;
 use divvy_cluster::effect::Bind;
 use divvy_core::grant::Grant;
 use divvy_core::id::{NodeName, PodUid};
+use divvy_core::keys;
 use divvy_core::plan::Plan;
 use divvy_core::reason::Reason;
 use divvy_core::rules::Rules;
-use divvy_core::schedule::ask_some;
+use divvy_core::schedule::{Audited, ask_some};
 use divvy_core::snapshot::PodIx;
 use divvy_core::time::Time;
 use divvy_core::volume::VolumeStep;
-use divvy_core::{audit, keys};
 use divvy_dialects::PodManifest;
 use divvy_dialects::emulate::{Place, emulate};
 use serde_json::Value;
@@ -24,7 +24,7 @@ use super::World;
 use super::entry::Stand;
 use super::lines::Line;
 
-/// How long a pod rests whose plan the audit threw away: a bug in us must not become a loop.
+/// How long a pod rests for which the audit accepts no plan: a bug in us must not become a loop.
 const AFTER_VIOLATION: u64 = 60_000;
 
 impl World {
@@ -36,20 +36,18 @@ impl World {
         }
         let awake: HashSet<PodIx> = self.awake.iter().filter_map(|uid| self.snapshot.find_pod(uid)).collect();
         let scheduling = &self.policy.scheduling;
-        let mut plan = self.engine.schedule_some(&mut self.snapshot, scheduling, now, |ix| awake.contains(&ix), most);
-        let violations = audit(&self.snapshot, &plan);
+        let engine = &mut self.engine;
+        let audited = engine.schedule_audited(&mut self.snapshot, scheduling, now, |ix| awake.contains(&ix), most);
+        let Audited { plan, refused, violations } = audited;
         if !violations.is_empty() {
             self.counts.violations += 1;
-            tracing::error!(?violations, "the audit refused a plan");
-            for bind in std::mem::take(&mut plan.binds) {
-                self.rest(&bind.pod, now, AFTER_VIOLATION);
-            }
-            plan.evictions.clear();
+            tracing::error!(?violations, ?refused, "the audit refused a plan: it was made again without these pods");
         }
-        let tried = plan.binds.len() + plan.waits.len();
+        refused.iter().for_each(|uid| self.rest(uid, now, AFTER_VIOLATION));
+        let tried = plan.binds.len() + plan.waits.len() + refused.len();
         self.counts.attempts += tried as u64;
         self.carry_out(plan, now);
-        if tried == 0 && violations.is_empty() {
+        if tried == 0 {
             // Nobody could even be tried: without this they would be asked for ever.
             for uid in std::mem::take(&mut self.awake) {
                 self.rest(&uid, now, AFTER_VIOLATION);
