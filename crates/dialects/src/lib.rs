@@ -26,7 +26,7 @@ mod manifest;
 mod mistake;
 mod native;
 pub mod node;
-mod quantity;
+pub mod quantity;
 mod reading;
 mod suggest;
 mod vgpu;
