@@ -3,6 +3,7 @@
 //! ```text
 //! RUN/socket/agent.sock             the socket (and empty files `gate` and `ledger`, to mount over)
 //! RUN/offers.json                   how much of the devices may be promised
+//! RUN/aside/                        what could not be removed
 //! RUN/containers/UID/pod.json       what the pod holds, and since when
 //! RUN/containers/UID/NAME/gate      the container's pages
 //! RUN/containers/UID/NAME/ledger
@@ -20,12 +21,15 @@ use divvy_core::device::Device;
 use divvy_core::grant::Slice;
 use divvy_core::id::{ContainerName, PodUid};
 use divvy_core::units::{Bytes, Share};
+use divvy_shm::clock::monotonic_ns;
 use divvy_shm::{ContainerConfig, DeviceConfig, GateWriter, LedgerFile, place};
 
 use crate::edits::{Pages, is_intercepted};
 use crate::ledger::Holder;
 use crate::library::Shelf;
 use crate::offer::Offers;
+
+mod removal;
 
 const OFFERS: &str = "offers.json";
 
@@ -36,11 +40,16 @@ pub struct Home {
 }
 
 impl Home {
-    /// Opens `run`, and makes what is missing in it.
+    /// Opens `run`, and makes what is missing in it. What was set aside is tried once more.
     pub fn open(run: &Path) -> io::Result<Home> {
         let home = Home { run: run.to_owned() };
         fs::create_dir_all(home.containers())?;
         fs::create_dir_all(home.socket_dir())?;
+        for folder in home.set_aside() {
+            if let Err(error) = removal::remove(&folder, removal::MOST_STEPS) {
+                tracing::warn!(folder = %folder.display(), %error, "still cannot be removed");
+            }
+        }
         for page in [place::GATE, place::LEDGER] {
             let empty = home.socket_dir().join(page);
             if !empty.exists() {
@@ -53,6 +62,15 @@ impl Home {
     /// The folder that containers see as `/run/divvy`.
     pub fn socket_dir(&self) -> PathBuf {
         self.run.join("socket")
+    }
+
+    /// Folders that could not be removed.
+    pub fn set_aside(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.aside()).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    }
+
+    fn aside(&self) -> PathBuf {
+        self.run.join("aside")
     }
 
     /// The folder of all containers.
@@ -170,13 +188,24 @@ impl Home {
         slots
     }
 
-    /// Forgets a pod. Returns the slots its containers had.
+    /// Forgets a pod. Returns the slots its containers had. Of its folder, what cannot be removed is set aside.
     pub fn forget(&self, uid: &PodUid) -> io::Result<Vec<String>> {
+        self.forget_within(uid, removal::MOST_STEPS)
+    }
+
+    fn forget_within(&self, uid: &PodUid, steps: u64) -> io::Result<Vec<String>> {
         let (dir, slots) = (self.pod(uid)?, self.slots(uid));
-        match fs::remove_dir_all(&dir) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
-            _ => Ok(slots),
+        match removal::remove(&dir, steps) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                fs::create_dir_all(self.aside())?;
+                let place = self.aside().join(format!("{uid}-{}", monotonic_ns()));
+                fs::rename(&dir, &place)?;
+                tracing::warn!(%uid, %error, folder = %place.display(), "cannot remove what a pod left, which is set aside");
+            }
+            Ok(()) => {}
         }
+        Ok(slots)
     }
 
     /// Folders of pods, whether they still hold something or not.
@@ -299,6 +328,21 @@ mod tests {
         fs::create_dir_all(home.containers().join("u2")).unwrap();
         fs::write(home.containers().join("u2/pod.json"), "{").unwrap();
         assert_eq!(home.remembered().unwrap(), [("u1".into(), holder)]);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_removed_is_set_aside_and_tried_again_at_the_next_start() {
+        let root = tempfile::tempdir().unwrap();
+        let home = Home::open(root.path()).unwrap();
+        let (uid, name) = ("u".into(), "main".into());
+        let dir = home.container(&uid, &name).unwrap();
+        fs::create_dir_all(dir.join("own/a/b/c/d/e/f")).unwrap();
+        fs::write(dir.join("slots"), "s000").unwrap();
+        assert_eq!(home.forget_within(&uid, 3).unwrap(), ["s000"]);
+        assert!(home.pods().unwrap().is_empty(), "nobody looks at it again");
+        assert_eq!(home.set_aside().len(), 1);
+        assert_eq!(Home::open(root.path()).unwrap().set_aside(), Vec::<PathBuf>::new());
+        assert_eq!(home.forget(&uid).unwrap(), Vec::<String>::new(), "a pod that was forgotten may be again");
     }
 
     #[test]
