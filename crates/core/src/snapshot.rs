@@ -27,7 +27,7 @@ use crate::quota::Held;
 use crate::worth::{Mix, Worth};
 
 pub use changes::Position;
-pub use record::Record;
+pub use record::{Damaged, Record};
 pub use state::{NodeState, PodState};
 pub use surroundings::{DisruptionBudget, Surroundings};
 pub use transaction::{Checkpoint, Refusal};

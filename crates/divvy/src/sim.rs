@@ -372,10 +372,10 @@ fn record(args: &One) -> anyhow::Result<()> {
     let mut recorder = Recorder::new(cluster::snapshot(&work.nodes), Policy::only(placement));
     let bar = bar(work.pods.len(), "pods");
     for (i, pod) in work.pods.iter().enumerate() {
-        recorder.tell(Line::Pod(Box::new(pods.pod(&pod.name, &pod.request))));
+        recorder.tell(Line::Pod(Box::new(pods.pod(&pod.name, &pod.request))))?;
         let plan = recorder.decide(Time::seconds(i as u64));
         // A pod that fits nowhere is lost, as in the trace's rules.
-        plan.waits.into_iter().for_each(|wait| recorder.tell(Line::PodGone(wait.pod)));
+        plan.waits.into_iter().try_for_each(|wait| recorder.tell(Line::PodGone(wait.pod)))?;
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -398,7 +398,8 @@ fn plan(args: &Plan) -> anyhow::Result<()> {
     };
     let record: divvy_core::snapshot::Record =
         serde_json::from_str(&read(&args.snapshot)?).with_context(|| args.snapshot.display().to_string())?;
-    let plan = schedule(&record.restore(), &policy, Time(args.at));
+    let snapshot = record.restore().with_context(|| format!("{} is damaged", args.snapshot.display()))?;
+    let plan = schedule(&snapshot, &policy, Time(args.at));
     println!("{}", serde_json::to_string_pretty(&plan)?);
     Ok(())
 }

@@ -71,7 +71,12 @@ impl Source {
             }
         };
         let namespace = self.namespace.clone().or(namespace).unwrap_or_else(|| "default".into());
-        View::of(file, namespace)
+        let view = View::of(file, namespace);
+        match &self.snapshot {
+            Some(path) => view
+                .with_context(|| format!("{} cannot be used, `kubectl divvy snapshot` writes another", path.display())),
+            None => view,
+        }
     }
 
     /// The running cluster; a file cannot be changed.
@@ -107,7 +112,7 @@ impl View {
             policy.devices.offer(node.name.as_str()).lower(&mut node.inventory.devices);
         }
         Ok(View {
-            snapshot: record.restore(),
+            snapshot: record.restore()?,
             policy,
             now: file.taken_at,
             notes: file.nodes,

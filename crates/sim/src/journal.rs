@@ -6,7 +6,7 @@ use divvy_core::grant::Grant;
 use divvy_core::id::{NodeName, PodUid};
 use divvy_core::node::Node;
 use divvy_core::pod::Pod;
-use divvy_core::snapshot::Record;
+use divvy_core::snapshot::{Damaged, Record};
 use divvy_core::time::Time;
 use divvy_core::{Engine, Plan, Policy, Snapshot};
 use serde::{Deserialize, Serialize};
@@ -44,9 +44,10 @@ impl Recorder {
     /// Begins with this cluster.
     pub fn new(snapshot: Snapshot, policy: Policy) -> Recorder {
         let record = snapshot.record();
-        // Recorded and restored, so that what follows starts from exactly what a replay starts from.
-        let mut recorder =
-            Recorder { snapshot: record.clone().restore(), engine: Engine::default(), policy, text: String::new() };
+        // Recorded and restored, so that what follows starts from exactly what a replay starts from; what a snapshot records of itself is
+        // whole.
+        let snapshot = record.clone().restore().unwrap_or(snapshot);
+        let mut recorder = Recorder { snapshot, engine: Engine::default(), policy, text: String::new() };
         recorder.write(&Line::Snapshot(Box::new(record)));
         let policy = recorder.policy.clone();
         recorder.write(&Line::Policy(Box::new(policy)));
@@ -61,9 +62,9 @@ impl Recorder {
     }
 
     /// Something happened.
-    pub fn tell(&mut self, line: Line) {
+    pub fn tell(&mut self, line: Line) -> Result<(), Damaged> {
         self.write(&line);
-        apply(&mut self.snapshot, &mut self.policy, line);
+        apply(&mut self.snapshot, &mut self.policy, line)
     }
 
     /// Decides, and does what was decided.
@@ -92,9 +93,9 @@ fn decide(snapshot: &mut Snapshot, engine: &mut Engine, policy: &Policy, now: Ti
     plan
 }
 
-fn apply(snapshot: &mut Snapshot, policy: &mut Policy, line: Line) {
+fn apply(snapshot: &mut Snapshot, policy: &mut Policy, line: Line) -> Result<(), Damaged> {
     match line {
-        Line::Snapshot(record) => *snapshot = record.restore(),
+        Line::Snapshot(record) => *snapshot = record.restore()?,
         Line::Policy(new) => *policy = *new,
         Line::Node(node) => snapshot.put_node(*node),
         Line::NodeGone(name) => snapshot.remove_node(&name),
@@ -102,6 +103,7 @@ fn apply(snapshot: &mut Snapshot, policy: &mut Policy, line: Line) {
         Line::PodGone(uid) => snapshot.remove_pod(&uid),
         Line::Decided(_) => {}
     }
+    Ok(())
 }
 
 /// What a replay found.
@@ -132,7 +134,7 @@ pub fn replay(text: &str) -> Result<Replayed, String> {
             found.decisions += 1;
             found.binds += plan.binds.len();
         }
-        apply(&mut snapshot, &mut policy, line);
+        apply(&mut snapshot, &mut policy, line).map_err(|damaged| format!("line {at}: {damaged}"))?;
     }
     Ok(found)
 }
@@ -150,12 +152,12 @@ mod tests {
         for (i, request) in trace::list("gpuspec33").unwrap().iter().step_by(30).enumerate() {
             let pod = pods.pod(&format!("p{i}"), request);
             uids.push(pod.uid.clone());
-            recorder.tell(Line::Pod(Box::new(pod)));
+            recorder.tell(Line::Pod(Box::new(pod))).unwrap();
             if i % 5 == 4 {
                 recorder.decide(Time::seconds(i as u64));
             }
             if i % 7 == 6 {
-                recorder.tell(Line::PodGone(uids.remove(i % uids.len())));
+                recorder.tell(Line::PodGone(uids.remove(i % uids.len()))).unwrap();
             }
         }
         recorder.finish()

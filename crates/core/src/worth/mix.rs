@@ -28,7 +28,7 @@ const MOST_RULES: usize = 256;
 
 /// What a pod asks for, as far as it bears on what leftovers are worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Shape {
     /// CPU in thousandths of a core.
     pub(super) cpu: u64,
@@ -46,7 +46,7 @@ pub(super) struct Shape {
 
 /// The mix.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Mix {
     pub(super) rules: ModelRules,
     #[serde(with = "as_list")]
@@ -84,6 +84,25 @@ impl Mix {
         }
         mix.told = true;
         mix
+    }
+
+    /// What is wrong with one that was read from somewhere.
+    pub(crate) fn mistakes(&self) -> Vec<String> {
+        /// No pod has as many MiB, no cluster as many pods, each of which counts 2^16; and times 2^16 they do not wrap.
+        const MANY: u64 = 1 << 47;
+        let mut wrong = Vec::new();
+        let named = self.counts.keys().filter(|shape| shape.devices > 0).map(|shape| u64::from(shape.rule) + 1).max();
+        let (named, listed) = (named.unwrap_or(0), self.rules.list().len() as u64);
+        if named > listed {
+            wrong.push(format!("its mix of requests names {named} model rules, and lists {listed}"));
+        }
+        let whole = |shape: &Shape| shape.part <= 1000 && shape.memory < MANY && shape.device_memory < MANY;
+        let counted = self.counts.values().fold(0u64, |sum, count| sum.saturating_add(*count));
+        let all = [self.arrivals, self.came, self.went, counted];
+        if !self.counts.keys().all(whole) || all.iter().any(|number| *number >= MANY) {
+            wrong.push("its mix of requests has numbers that no pods amount to".into());
+        }
+        wrong
     }
 
     /// A pod came.
