@@ -317,11 +317,32 @@ proptest! {
     }
 
     #[test]
+    fn a_least_runtime_never_outlasts_the_policys_ceiling(
+        said in prop::option::of(any::<u64>()),
+        classes in any::<(bool, Option<bool>, bool)>(),
+        (min_runtime, max_min_runtime) in any::<(u32, u32)>(),
+    ) {
+        let class = |opportunistic| if opportunistic { Class::Opportunistic } else { Class::Guarantee };
+        let (asked, now, usual) = (class(classes.0), classes.1.map(class), class(classes.2));
+        let (min, max) = (u64::from(min_runtime), u64::from(max_min_runtime));
+        let mut policy = Policy { class: usual, ..Policy::default() };
+        (policy.preemption.min_runtime, policy.preemption.max_min_runtime) = (min, max);
+        let mut ask = ask(share(Share(300)));
+        (ask.min_runtime, ask.class) = (said, Some(asked));
+        let mut pod = Pod::new("x", "p");
+        (pod.ask, pod.class) = (Some(Arc::new(ask)), now);
+        let protects = policy.protects(&pod);
+        prop_assert!(protects <= min.max(max));
+        // Whoever is opportunistic, by his own choice or since his budget is spent, has what everybody has.
+        prop_assert!(protects == min || (policy.class_of(&pod) == Class::Guarantee && protects <= max));
+    }
+
+    #[test]
     fn the_same_snapshot_gives_the_same_plan(snapshot in snapshots(), policy in policies()) {
         let plan = schedule(&snapshot, &policy, NOW);
         prop_assert_eq!(&plan, &schedule(&snapshot, &policy, NOW));
         let text = serde_json::to_string(&snapshot.record()).unwrap();
-        let restored = serde_json::from_str::<crate::snapshot::Record>(&text).unwrap().restore();
+        let restored = serde_json::from_str::<crate::snapshot::Record>(&text).unwrap().restore().unwrap();
         prop_assert_eq!(plan, schedule(&restored, &policy, NOW));
     }
 

@@ -93,6 +93,18 @@ impl Policy {
         pool.and_then(|pool| self.by_pool.get(pool)).unwrap_or(&self.placement)
     }
 
+    /// Seconds that a pod is left alone from its bind on.
+    pub fn protects(&self, pod: &Pod) -> u64 {
+        let own = pod.ask.as_ref().and_then(|ask| ask.min_runtime);
+        let heeded = own.filter(|_| self.class_of(pod) == Class::Guarantee);
+        heeded.map_or(self.preemption.min_runtime, |own| own.min(self.preemption.max_min_runtime))
+    }
+
+    /// Has a pod run as long as it is left alone?
+    pub fn has_run(&self, pod: &Pod, now: Time) -> bool {
+        pod.bound().map_or(0, |bound| now.seconds_since(bound.since)) >= self.protects(pod)
+    }
+
     /// A pod's class.
     pub fn class_of(&self, pod: &Pod) -> Class {
         pod.class.or_else(|| pod.ask.as_ref().and_then(|ask| ask.class)).unwrap_or(self.class)
@@ -141,19 +153,14 @@ pub struct Preemption {
     pub enabled: bool,
     /// Seconds a pod must have run before it may be evicted, where it does not say itself.
     pub min_runtime: u64,
+    /// Most seconds that a pod may say itself. Where it says more, it has these; what an opportunistic pod says counts for nothing.
+    pub max_min_runtime: u64,
 }
 
 impl Default for Preemption {
+    /// A day is time for a checkpoint of whatever trains, and nobody waits longer for what is his.
     fn default() -> Preemption {
-        Preemption { enabled: true, min_runtime: 0 }
-    }
-}
-
-impl Preemption {
-    /// Has a pod run as long as it was promised to?
-    pub fn has_run(&self, pod: &Pod, now: Time) -> bool {
-        let stays = pod.ask.as_ref().and_then(|ask| ask.min_runtime).unwrap_or(self.min_runtime);
-        pod.bound().map_or(0, |bound| now.seconds_since(bound.since)) >= stays
+        Preemption { enabled: true, min_runtime: 0, max_min_runtime: 86_400 }
     }
 }
 

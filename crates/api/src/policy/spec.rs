@@ -198,6 +198,10 @@ pub struct Preemption {
     /// Seconds a pod must have run before it may be evicted, where it does not say itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_runtime: Option<u64>,
+    /// Most seconds that a pod may say itself (a day where nothing is said here). Where it says more, it has these; what an opportunistic
+    /// pod says counts for nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_min_runtime: Option<u64>,
 }
 
 /// Moving opportunistic pods so that a waiting one fits.

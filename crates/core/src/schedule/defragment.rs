@@ -19,7 +19,7 @@ impl Round<'_> {
         let (policy, now) = (self.policy, self.now);
         // A gang's members are not moved one by one.
         let may_move = move |pod: &Pod| {
-            policy.class_of(pod) == Class::Opportunistic && pod.gang().is_none() && policy.preemption.has_run(pod, now)
+            policy.class_of(pod) == Class::Opportunistic && pod.gang().is_none() && policy.has_run(pod, now)
         };
         let Some(room) = self.find_room(ix, may_move, most).filter(|room| !room.victims.is_empty()) else {
             return false;

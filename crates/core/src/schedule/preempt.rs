@@ -37,9 +37,8 @@ impl Round<'_> {
         }
         let rank = self.standing(ix)?;
         let (policy, now) = (self.policy, self.now);
-        let may_go = move |victim: &Pod| {
-            (policy.class_of(victim), victim.spec.priority) < rank && policy.preemption.has_run(victim, now)
-        };
+        let may_go =
+            move |victim: &Pod| (policy.class_of(victim), victim.spec.priority) < rank && policy.has_run(victim, now);
         self.find_room(ix, may_go, usize::MAX)
     }
 

@@ -54,9 +54,7 @@ impl Round<'_> {
             if bound.terminating || told {
                 everybody.entry(other.key.namespace.clone()).or_default().take(&holds);
                 leaving += 1;
-            } else if !protected(other, bound.since, self.policy.preemption.min_runtime, self.now)
-                && disruptions.let_go(other)
-            {
+            } else if self.has_run(other, bound.since) && disruptions.let_go(other) {
                 holders.push(Holder {
                     uid: other.uid.clone(),
                     namespace: other.key.namespace.clone(),
@@ -96,12 +94,12 @@ impl Round<'_> {
         }
         best
     }
-}
 
-/// It was promised to run a while longer.
-fn protected(pod: &Pod, since: Time, min_runtime: u64, now: Time) -> bool {
-    let own = pod.ask.as_ref().and_then(|ask| ask.min_runtime).unwrap_or(0);
-    now.seconds_since(since) < own.max(min_runtime)
+    /// Has a pod run as long as it is left alone by those who are owed what it holds? They wait at least as long as the policy says.
+    fn has_run(&self, pod: &Pod, since: Time) -> bool {
+        let policy = self.policy;
+        self.now.seconds_since(since) >= policy.protects(pod).max(policy.preemption.min_runtime)
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use crate::labels::Selector;
-use crate::policy::{Placement, Policy};
+use crate::policy::{Placement, Policy, Preemption};
 use crate::snapshot::DisruptionBudget;
 use crate::testing::{cluster, describe};
 use crate::time::Time;
@@ -289,7 +289,7 @@ fn only_a_higher_class_or_priority_evicts_and_the_polite_never_do() {
     for (victim, pod) in [
         ("class=guarantee", "class=guarantee"),
         ("class=opportunistic prio=5", "class=opportunistic prio=5"),
-        ("class=opportunistic minrun=2000", "class=guarantee"),
+        ("class=guarantee minrun=2000", "class=guarantee prio=1"),
         ("class=opportunistic", "class=guarantee polite"),
         ("class=guarantee", "class=opportunistic prio=100"),
     ] {
@@ -301,12 +301,25 @@ fn only_a_higher_class_or_priority_evicts_and_the_polite_never_do() {
     for (victim, pod) in [
         ("class=opportunistic", "class=guarantee"),
         ("class=opportunistic prio=5", "class=opportunistic prio=6"),
-        ("class=opportunistic minrun=900", "class=guarantee"),
+        ("class=guarantee minrun=900", "class=guarantee prio=1"),
+        // An opportunistic pod has no say in it.
+        ("class=opportunistic minrun=2000", "class=guarantee"),
     ] {
         let text = format!("node a gpu=1\npod v on a dev=0 share=600 {victim}\nwait p share=600 {pod}");
         let plan = schedule(&cluster(&text), &pack(), Time::seconds(1000));
         assert_eq!(plan.evictions.len(), 1, "{text}");
         assert_eq!(plan.waits[0].nominated.as_ref().unwrap().as_str(), "a", "{text}");
+    }
+}
+
+#[test]
+fn what_a_pod_says_of_its_least_runtime_holds_up_to_the_policys_ceiling() {
+    let policy = Policy { preemption: Preemption { max_min_runtime: 3600, ..Preemption::default() }, ..pack() };
+    for (since, goes) in [(3599, 0), (3600, 1)] {
+        let victim = "pod v on a dev=0 share=600 class=guarantee minrun=3153600000";
+        let text = format!("node a gpu=1\n{victim}\nwait p share=600 class=guarantee prio=1");
+        let plan = schedule(&cluster(&text), &policy, Time::seconds(since));
+        assert_eq!(plan.evictions.len(), goes, "after {since} s");
     }
 }
 
