@@ -7,11 +7,13 @@
 //! - [`budget`]: the custom resources for budgets and quotas.
 //! - [`extender`]: what kube-scheduler says to an extender and hears from it.
 //! - [`admission`]: what the API server says to a webhook and hears from it.
+//! - [`bounded`]: JSON from anybody, read within a bound of memory.
 //! - [`usage`]: what agents tell on their metrics ports about containers.
 #![forbid(unsafe_code)]
 
 pub mod admission;
 mod anycase;
+pub mod bounded;
 pub mod budget;
 pub mod convert;
 pub mod extender;

@@ -38,23 +38,23 @@ pub enum Field {
 
 impl Field {
     pub(crate) fn label(key: &str) -> Field {
-        Field::Label(key.to_owned())
+        Field::Label(shorten(key, NAME))
     }
 
     pub(crate) fn annotation(key: &str) -> Field {
-        Field::Annotation { key: key.to_owned(), within: String::new() }
+        Field::Annotation { key: shorten(key, NAME), within: String::new() }
     }
 
     pub(crate) fn within(key: &str, within: impl Into<String>) -> Field {
-        Field::Annotation { key: key.to_owned(), within: within.into() }
+        Field::Annotation { key: shorten(key, NAME), within: shorten(&within.into(), NAME) }
     }
 
     pub(crate) fn resource(container: &str, key: &str) -> Field {
-        Field::Resource { container: container.to_owned(), key: key.to_owned() }
+        Field::Resource { container: shorten(container, NAME), key: shorten(key, NAME) }
     }
 
     pub(crate) fn env(container: &str, name: &str) -> Field {
-        Field::Env { container: container.to_owned(), name: name.to_owned() }
+        Field::Env { container: shorten(container, NAME), name: shorten(name, NAME) }
     }
 }
 
@@ -102,17 +102,22 @@ impl Mistake {
         problem: impl Into<String>,
         mend: impl Into<String>,
     ) -> Mistake {
-        Mistake { dialect, field, value: Some(shorten(value)), problem: problem.into(), mend: mend.into() }
+        Mistake { dialect, field, value: Some(shorten(value, VALUE)), problem: problem.into(), mend: mend.into() }
     }
 }
 
-/// A value as a message can carry it: an annotation may hold 256 KiB.
-fn shorten(value: &str) -> String {
-    const MOST: usize = 80;
-    if value.chars().count() <= MOST {
+/// The most letters of a value in a message: an annotation may hold 256 KiB.
+const VALUE: usize = 80;
+/// The most letters of a name in a message. The longest names that Kubernetes takes, a resource's or an annotation's, have 317. A pod is
+/// read before Kubernetes looks at the length of its names, and a name is in every mistake about what bears it.
+const NAME: usize = 320;
+
+/// A text as a message can carry it.
+fn shorten(value: &str, most: usize) -> String {
+    if value.chars().count() <= most {
         return value.to_owned();
     }
-    let start: String = value.chars().take(MOST).collect();
+    let start: String = value.chars().take(most).collect();
     format!("{start}... ({} characters)", value.chars().count())
 }
 
@@ -176,6 +181,6 @@ mod tests {
     #[test]
     fn a_long_value_is_shortened_at_a_character() {
         let text = "ü".repeat(1000);
-        assert_eq!(shorten(&text), format!("{}... (1000 characters)", "ü".repeat(80)));
+        assert_eq!(shorten(&text, VALUE), format!("{}... (1000 characters)", "ü".repeat(80)));
     }
 }

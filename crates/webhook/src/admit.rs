@@ -10,11 +10,10 @@ use crate::patch::Patch;
 use crate::settings::{PlacedBy, Settings};
 
 /// What is done with a pod before it is stored: nothing, a patch, or a refusal that names every mistake.
-pub fn mutate(request: &Request, namespace_labels: &Value, settings: &Settings) -> Verdict {
+pub fn mutate(request: &Request, pod: &Value, namespace_labels: &Value, settings: &Settings) -> Verdict {
     if !concerns_us(request) {
         return Verdict::allow();
     }
-    let pod = &request.object;
     match parse(&PodManifest::new(pod).with_namespace_labels(namespace_labels), &settings.dialects) {
         Reading::NotOurs => Verdict::allow(),
         Reading::Refused(mistakes) => Verdict::invalid(sentence(&mistakes)),
@@ -35,11 +34,10 @@ pub fn mutate(request: &Request, namespace_labels: &Value, settings: &Settings) 
 
 /// What is checked once every webhook has had its turn: that the pod is still what `mutate` made of it. A later webhook (or a user
 /// who wrote our annotations by hand) that says otherwise is refused.
-pub fn validate(request: &Request, namespace_labels: &Value, settings: &Settings) -> Verdict {
+pub fn validate(request: &Request, pod: &Value, namespace_labels: &Value, settings: &Settings) -> Verdict {
     if !concerns_us(request) {
         return Verdict::allow();
     }
-    let pod = &request.object;
     match parse(&PodManifest::new(pod).with_namespace_labels(namespace_labels), &settings.dialects) {
         Reading::NotOurs => Verdict::allow(),
         Reading::Refused(mistakes) => Verdict::invalid(sentence(&mistakes)),
@@ -64,7 +62,7 @@ pub fn validate(request: &Request, namespace_labels: &Value, settings: &Settings
 }
 
 /// Pods are read when they are created; what they ask for cannot change later.
-fn concerns_us(request: &Request) -> bool {
+pub fn concerns_us(request: &Request) -> bool {
     request.kind.kind == "Pod"
         && request.kind.group.is_empty()
         && request.sub_resource.is_empty()

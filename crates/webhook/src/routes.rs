@@ -10,7 +10,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
-use divvy_api::admission::{Request, ReviewIn, Verdict};
+use divvy_api::admission::{self, Request, ReviewIn, Verdict};
+use divvy_api::bounded::Unread;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -23,8 +24,9 @@ use crate::admit;
 use crate::settings::Settings;
 use crate::standing::Standings;
 
-/// A review carries two objects of at most 1.5 MiB each, in an envelope.
-const LARGEST: usize = 8 << 20;
+/// The largest review, in bytes: a pod of at most 1.5 MiB, the most that Kubernetes stores, in an envelope. A created pod has no second
+/// object beside it.
+const LARGEST: usize = 3 << 20;
 
 /// Labels of namespaces, kept by whoever watches them.
 #[derive(Clone, Debug, Default)]
@@ -104,22 +106,22 @@ async fn validate(State(admission): State<Admission>, body: Bytes) -> Response {
     answer(&admission, "validate", &body, admit::validate)
 }
 
-fn answer(
-    admission: &Admission,
-    webhook: &'static str,
-    body: &[u8],
-    decide: fn(&Request, &Value, &Settings) -> Verdict,
-) -> Response {
+/// [`admit::mutate`] or [`admit::validate`].
+type Decide = fn(&Request, &Value, &Value, &Settings) -> Verdict;
+
+fn answer(admission: &Admission, webhook: &'static str, body: &[u8], decide: Decide) -> Response {
     let began = Instant::now();
     let review: ReviewIn = match serde_json::from_slice(body) {
         Ok(review) => review,
         Err(error) => return (StatusCode::BAD_REQUEST, format!("not an AdmissionReview: {error}\n")).into_response(),
     };
     let request = &review.request;
-    let labels = admission.namespaces.labels(&request.namespace);
-    let standing = admission.standings.of(&request.namespace, &texts(&labels));
-    let settings = Settings { standing, ..(**admission.settings.borrow()).clone() };
-    let verdict = decide(request, &labels, &settings);
+    let verdict = if admit::concerns_us(request) {
+        let object = admission::object(body);
+        object.map_or_else(unread, |pod| decided(admission, request, &pod, decide))
+    } else {
+        Verdict::allow()
+    };
     let outcome = match &verdict {
         Verdict::Allow { patch, .. } if patch.is_empty() => "unchanged",
         Verdict::Allow { .. } => "patched",
@@ -137,6 +139,23 @@ fn answer(
     admission.metrics.reviews.get_or_create(&Outcome { webhook, outcome }).inc();
     admission.metrics.seconds.observe(began.elapsed().as_secs_f64());
     Json(verdict.answer(&review)).into_response()
+}
+
+fn decided(admission: &Admission, request: &Request, pod: &Value, decide: Decide) -> Verdict {
+    let labels = admission.namespaces.labels(&request.namespace);
+    let standing = admission.standings.of(&request.namespace, &texts(&labels));
+    let settings = Settings { standing, ..(**admission.settings.borrow()).clone() };
+    decide(request, pod, &labels, &settings)
+}
+
+fn unread(error: Unread) -> Verdict {
+    match error {
+        Unread::TooLarge(_) => Verdict::too_large(format!(
+            "this pod is larger than the pods that Divvy reads: {error}; \
+             give it fewer environment variables, or keep them in a ConfigMap"
+        )),
+        Unread::Json(error) => Verdict::invalid(format!("this pod cannot be read: {error}")),
+    }
 }
 
 /// Labels as a map of texts.

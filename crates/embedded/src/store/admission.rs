@@ -36,7 +36,7 @@ impl Store {
         let labels = self.namespaces.get(key.namespace.as_str()).cloned().unwrap_or(Value::Null);
         let mut settings = self.settings.clone();
         settings.class = self.classes.get(&key.namespace).copied().unwrap_or(settings.class);
-        let decided = admit::mutate(&review(&pod), &labels, &settings);
+        let decided = admit::mutate(&review(&pod), &pod, &labels, &settings);
         let patch = match decided {
             Verdict::Deny { message, .. } => return Err(refused(message)),
             Verdict::Allow { patch, .. } => patch,
@@ -45,7 +45,7 @@ impl Store {
         let applied =
             patch.map_err(|e| e.to_string()).and_then(|p| json_patch::patch(&mut pod, &p).map_err(|e| e.to_string()));
         applied.map_err(|e| refused(format!("the webhook's patch does not apply: {e}")))?;
-        if let Verdict::Deny { message, .. } = admit::validate(&review(&pod), &labels, &settings) {
+        if let Verdict::Deny { message, .. } = admit::validate(&review(&pod), &pod, &labels, &settings) {
             return Err(refused(message));
         }
         let target =
@@ -122,11 +122,8 @@ fn review(pod: &Value) -> Request {
         operation: "CREATE".into(),
         namespace: pod["metadata"]["namespace"].as_str().unwrap_or_default().into(),
         name: pod["metadata"]["name"].as_str().unwrap_or_default().into(),
-        kind: divvy_api::admission::Kind { group: String::new(), version: "v1".into(), kind: "Pod".into() },
+        kind: divvy_api::admission::Kind { group: String::new(), kind: "Pod".into() },
         sub_resource: String::new(),
         user_info: Default::default(),
-        object: pod.clone(),
-        old_object: Value::Null,
-        dry_run: None,
     }
 }

@@ -2,9 +2,9 @@ use serde_json::json;
 
 use super::*;
 
-fn request(pod: Value) -> Request {
+fn request() -> Request {
     serde_json::from_value(json!({
-        "uid": "u", "operation": "CREATE", "namespace": "team", "kind": {"group": "", "version": "v1", "kind": "Pod"}, "object": pod,
+        "uid": "u", "operation": "CREATE", "namespace": "team", "kind": {"group": "", "version": "v1", "kind": "Pod"},
     }))
     .unwrap()
 }
@@ -21,7 +21,7 @@ fn native() -> Value {
 }
 
 fn admitted(pod: &Value, settings: &Settings) -> Value {
-    let Verdict::Allow { patch, .. } = mutate(&request(pod.clone()), &json!({}), settings) else { panic!("refused") };
+    let Verdict::Allow { patch, .. } = mutate(&request(), pod, &json!({}), settings) else { panic!("refused") };
     let mut patched = pod.clone();
     json_patch::patch(&mut patched, &serde_json::from_value::<json_patch::Patch>(Value::Array(patch)).unwrap())
         .unwrap();
@@ -38,7 +38,7 @@ fn denied(verdict: Verdict) -> String {
 #[test]
 fn a_plain_pod_passes_untouched() {
     let pod = json!({"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}});
-    assert_eq!(mutate(&request(pod), &json!({}), &Settings::default()), Verdict::allow());
+    assert_eq!(mutate(&request(), &pod, &json!({}), &Settings::default()), Verdict::allow());
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn a_pod_that_asks_gets_its_scheduler_its_ask_its_class_and_its_slots() {
 #[test]
 fn admitting_twice_patches_nothing() {
     let once = admitted(&native(), &Settings::default());
-    assert_eq!(mutate(&request(once.clone()), &json!({}), &Settings::default()), Verdict::allow());
-    assert_eq!(validate(&request(once), &json!({}), &Settings::default()), Verdict::allow());
+    assert_eq!(mutate(&request(), &once, &json!({}), &Settings::default()), Verdict::allow());
+    assert_eq!(validate(&request(), &once, &json!({}), &Settings::default()), Verdict::allow());
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn all_mistakes_come_in_one_message() {
     let mut pod = native();
     pod["spec"]["containers"][1]["resources"]["limits"][keys::GPU_SHARE] = json!("3000");
     pod["spec"]["containers"][1]["resources"]["limits"][keys::GPU_MEMORY] = json!("plenty");
-    let message = denied(mutate(&request(pod), &json!({}), &Settings::default()));
+    let message = denied(mutate(&request(), &pod, &json!({}), &Settings::default()));
     for part in [keys::GPU_SHARE, keys::GPU_MEMORY] {
         assert!(message.contains(part), "{part} is not named in: {message}");
     }
@@ -79,7 +79,7 @@ fn ways_around_a_grant_are_refused_together() {
     pod["spec"]["containers"][1]["env"] =
         json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, {"name": "CUDA_DISABLE_CONTROL", "value": "true"}]);
     pod["spec"]["containers"][1]["securityContext"] = json!({"privileged": true});
-    let message = denied(mutate(&request(pod), &json!({}), &Settings::default()));
+    let message = denied(mutate(&request(), &pod, &json!({}), &Settings::default()));
     for part in ["nodeName", "NVIDIA_VISIBLE_DEVICES", "CUDA_DISABLE_CONTROL", "privileged"] {
         assert!(message.contains(part), "{part} is not named in: {message}");
     }
@@ -93,7 +93,7 @@ fn an_ask_a_grant_or_a_class_written_by_hand_is_refused() {
     ] {
         let mut pod = native();
         pod["metadata"]["annotations"][key] = json!(value);
-        let message = denied(mutate(&request(pod), &json!({}), &Settings::default()));
+        let message = denied(mutate(&request(), &pod, &json!({}), &Settings::default()));
         assert!(message.contains(key), "{message}");
     }
 }
@@ -104,14 +104,14 @@ fn a_class_written_beside_the_right_ask_is_put_right() {
     pod["metadata"]["annotations"][keys::CLASS_NOW] = json!("guarantee");
     let settings = Settings { class: Class::Opportunistic, ..Settings::default() };
     assert_eq!(admitted(&pod, &settings)["metadata"]["annotations"][keys::CLASS_NOW], "opportunistic");
-    assert!(denied(validate(&request(pod), &json!({}), &settings)).contains("class-now"));
+    assert!(denied(validate(&request(), &pod, &json!({}), &settings)).contains("class-now"));
 }
 
 #[test]
 fn a_later_webhook_that_takes_the_slots_away_is_refused() {
     let mut pod = admitted(&native(), &Settings::default());
     pod["spec"]["containers"][1]["resources"]["limits"][keys::SLOT] = json!("1");
-    let message = denied(validate(&request(pod), &json!({}), &Settings::default()));
+    let message = denied(validate(&request(), &pod, &json!({}), &Settings::default()));
     assert!(message.contains(keys::SLOT), "{message}");
 }
 
@@ -119,7 +119,7 @@ fn a_later_webhook_that_takes_the_slots_away_is_refused() {
 fn a_scheduler_that_grants_nothing_is_refused_and_an_alias_is_ours() {
     let mut pod = native();
     pod["spec"]["schedulerName"] = json!("volcano");
-    let message = denied(mutate(&request(pod.clone()), &json!({}), &Settings::default()));
+    let message = denied(mutate(&request(), &pod, &json!({}), &Settings::default()));
     assert!(message.contains("volcano") && message.contains("leave schedulerName out"), "{message}");
     let mut settings = Settings::default();
     settings.dialects.nvidia = divvy_dialects::NvidiaFlavour::Vgpu;
@@ -143,7 +143,7 @@ fn in_front_of_kube_scheduler_a_gang_waits_behind_a_gate() {
     let gated = admitted(&pod, &settings);
     assert_eq!(gated["spec"]["schedulingGates"], json!([{"name": keys::GANG_GATE}]));
     assert_eq!(gated["spec"]["schedulerName"], "default-scheduler");
-    assert_eq!(mutate(&request(gated.clone()), &json!({}), &settings), Verdict::allow());
+    assert_eq!(mutate(&request(), &gated, &json!({}), &settings), Verdict::allow());
     let plain = admitted(&pod, &Settings::default());
     assert!(plain["spec"].get("schedulingGates").is_none());
     // Those that have ended are found again by a label, which nobody else writes.
@@ -152,20 +152,20 @@ fn in_front_of_kube_scheduler_a_gang_waits_behind_a_gate() {
         (&json!({(keys::GANG_MEMBER): "true"}), &json!({(keys::GANG_MEMBER): "true"}))
     );
     pod["metadata"]["labels"] = json!({(keys::GANG_MEMBER): "true"});
-    let said = format!("{:?}", mutate(&request(pod), &json!({}), &Settings::default()));
+    let said = format!("{:?}", mutate(&request(), &pod, &json!({}), &Settings::default()));
     assert!(said.contains("is not a user's to write"), "{said}");
 }
 
 #[test]
 fn only_the_creation_of_pods_concerns_us() {
-    let mut update = request(native());
+    let mut update = request();
     update.operation = "UPDATE".into();
-    let mut status = request(native());
+    let mut status = request();
     status.sub_resource = "status".into();
-    let mut job = request(native());
+    let mut job = request();
     job.kind.kind = "Job".into();
     for request in [update, status, job] {
-        assert_eq!(mutate(&request, &json!({}), &Settings::default()), Verdict::allow());
+        assert_eq!(mutate(&request, &native(), &json!({}), &Settings::default()), Verdict::allow());
     }
 }
 
@@ -214,7 +214,7 @@ fn gs_07_out_of_budget_a_pod_is_let_in_with_the_reduced_class() {
 #[test]
 fn gs_06_malformed_requests_are_refused_and_the_rest_let_in() {
     for core in [150, 0, 101] {
-        assert!(!denied(mutate(&request(vcuda(core)), &json!({}), &standing("InBudget"))).is_empty(), "{core}");
+        assert!(!denied(mutate(&request(), &vcuda(core), &json!({}), &standing("InBudget"))).is_empty(), "{core}");
     }
     for core in [1, 99, 100, 200] {
         admitted(&vcuda(core), &standing("InBudget"));
@@ -230,7 +230,7 @@ fn gs_13_gs_14_annotations_survive_and_a_leading_plain_container_hides_nothing()
 
 #[test]
 fn a_budget_that_stops_pods_refuses_new_ones_and_says_why() {
-    let message = denied(mutate(&request(native()), &json!({}), &standing("Stopped")));
+    let message = denied(mutate(&request(), &native(), &json!({}), &standing("Stopped")));
     assert!(message.contains("budget gpu: used up since Monday"), "{message}");
 }
 
@@ -247,7 +247,7 @@ fn a_priority_class_of_ones_own_is_kept_and_ours_is_set_once() {
 #[test]
 fn a_budget_that_changes_between_our_two_looks_refuses_nobody() {
     let pod = admitted(&vcuda(50), &standing("InBudget"));
-    assert_eq!(validate(&request(pod), &json!({}), &standing("OutOfBudget")), Verdict::allow());
+    assert_eq!(validate(&request(), &pod, &json!({}), &standing("OutOfBudget")), Verdict::allow());
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_pod_that_exceeds_its_quota_is_refused_with_the_numbers() {
         .unwrap(),
     );
     let settings = Settings { standing: standings.of("team", &Default::default()), ..Settings::default() };
-    let message = denied(mutate(&request(vcuda(50)), &json!({}), &settings));
+    let message = denied(mutate(&request(), &vcuda(50), &json!({}), &settings));
     assert!(message.contains("quota q") && message.contains("0.5 of share wanted"), "{message}");
     admitted(&vcuda(40), &settings);
 }
