@@ -44,8 +44,8 @@ pub enum News {
     Pod(Box<PodFacts>),
     /// A pod is gone.
     PodGone(PodUid),
-    /// A node's journal says this.
-    Page(Page),
+    /// A node's journal says this about what came after a cut.
+    Page(NodeName, Option<Cut>, Page),
     /// The policy in force: the class of pods about which nobody says anything, prices about which no budget does.
     Policy(Arc<ClusterPolicy>),
     /// Everything of a kind has been told.

@@ -112,8 +112,6 @@ pub struct StoredHold {
     lost: Option<Time>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     busy: Vec<(ContainerName, DeviceId, Moments)>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    reported: Vec<(ContainerName, HeldDevice)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,7 +159,6 @@ impl From<&Hold> for StoredHold {
             left: hold.left,
             lost: hold.lost,
             busy: busy.collect(),
-            reported: hold.reported.iter().map(|((container, _), held)| (container.clone(), held.clone())).collect(),
         }
     }
 }
@@ -189,7 +186,6 @@ impl StoredHold {
             moments.into_iter().for_each(|(at, busy)| counter.tell(at, busy));
             hold.busy.insert((container, device), counter);
         }
-        hold.reported = self.reported.into_iter().map(|(c, held)| ((c, held.device.clone()), held)).collect();
         Some(hold)
     }
 }
@@ -223,7 +219,6 @@ mod tests {
         let mut counter = Counter::default();
         counter.tell(Time(50), 7);
         hold.busy.insert(("c".into(), "GPU-0".into()), counter);
-        hold.reported.insert(("c".into(), "GPU-0".into()), device());
         let text = serde_json::to_string(&StoredHold::from(&hold)).unwrap();
         let back: StoredHold = serde_json::from_str(&text).unwrap();
         assert_eq!(back.hold().unwrap(), hold);

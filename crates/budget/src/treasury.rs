@@ -178,7 +178,7 @@ impl Treasury {
             News::NodeGone(name) => self.node_gone(&name, now),
             News::Pod(facts) => self.pod(*facts, now),
             News::PodGone(uid) => self.pod_gone(&uid, now),
-            News::Page(page) => self.page(&page, now),
+            News::Page(asked, after, page) => self.page(&asked, after, &page, now),
             News::Policy(policy) => self.policy(policy),
             News::Complete(kind) => {
                 self.complete.insert(kind);

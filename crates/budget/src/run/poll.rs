@@ -54,7 +54,8 @@ pub async fn poll_journals(
                             Ok(page) => {
                                 metrics.pages.inc();
                                 let (more, cut) = (page.more, page.cut());
-                                if to.send(News::Page(page)).await.is_err() || !more || cut.is_none() {
+                                let news = News::Page(node.clone(), after, page);
+                                if to.send(news).await.is_err() || !more || cut.is_none() {
                                     break;
                                 }
                                 after = cut;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use divvy_api::budget::charges::{ChargeLine, ChargedDevice, GpuChargesSpec, Unaccounted};
 use divvy_core::ask::Class;
 use divvy_core::budget::trail::Line;
-use divvy_core::budget::{AccountKey, Accounting, Amount, Hold};
+use divvy_core::budget::{AccountKey, Accounting, Amount, Hold, Record};
 use divvy_core::id::{Namespace, NodeName, PodUid};
 use divvy_core::time::Time;
 
@@ -92,6 +92,26 @@ impl Sheets {
         if !sheet.unaccounted.iter().any(|known| known.uid.is_some() && known.uid == line.uid) {
             sheet.unaccounted.push(line);
         }
+    }
+
+    /// A node tells of a pod that the API server never showed on it: nobody is charged, and the first such pod of an hour is listed in the
+    /// namespace that Divvy is installed in, so that a node that lies does not fill the books. True where it is news.
+    pub(super) fn tells_of_strangers(&mut self, home: &str, node: &NodeName, record: &Record, now: Time) -> bool {
+        const BECAUSE: &str =
+            "the node's journal tells of this pod, and perhaps of more, which the API server did not show on it";
+        let sheet = self.sheets.entry((Namespace::from(home), hour_of(now))).or_default();
+        if sheet.unaccounted.iter().any(|line| line.node == node.as_str() && line.because == BECAUSE) {
+            return false;
+        }
+        sheet.unaccounted.push(Unaccounted {
+            pod: Some(record.pod.to_string()),
+            uid: Some(record.uid.to_string()),
+            node: node.to_string(),
+            from: exact(record.granted.min(now)),
+            to: exact(record.until.unwrap_or(record.at).min(now)),
+            because: BECAUSE.to_owned(),
+        });
+        true
     }
 
     /// What was not known of a pod is known now.

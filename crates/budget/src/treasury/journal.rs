@@ -1,15 +1,22 @@
 //! Journals of nodes: read page by page, acknowledged when what they told is stored.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use divvy_api::budget::charges::Unaccounted;
 use divvy_core::budget::{Cut, Page};
+use divvy_core::grant::Grant;
 use divvy_core::id::{Namespace, NodeName};
 use divvy_core::time::Time;
 
 use super::Treasury;
 use super::charges::SheetKey;
 use crate::calendar::exact;
+
+/// How long after a record was written the API server may show its pod for the first time, in milliseconds. Until then the journal is not
+/// read beyond it. With less a watch that lags would cost a pod's records; with more a journal with records of pods that nobody saw is
+/// read later.
+const UNTIL_SEEN: u64 = 300_000;
 
 /// How far a node's journal is read, stored and acknowledged.
 #[derive(Clone, Debug, Default)]
@@ -57,37 +64,38 @@ impl Treasury {
         self.journals.get(node).and_then(|reading| reading.read)
     }
 
-    /// A node's journal tells something.
-    pub(super) fn page(&mut self, page: &Page, now: Time) {
+    /// The journal of a node that was asked tells what comes after a cut.
+    pub(super) fn page(&mut self, asked: &NodeName, after: Option<Cut>, page: &Page, now: Time) {
         let Some(accounting) = &mut self.accounting else { return };
+        let reading = self.journals.entry(asked.clone()).or_default();
+        if page.node != *asked {
+            tracing::warn!(node = %asked, says = %page.node, "a page of another node's journal is not read");
+            return;
+        }
+        // A page was not read to its end, and this one comes after it.
+        if reading.read != after {
+            return;
+        }
         let mut touched: Vec<(Namespace, Time)> = Vec::new();
         for record in &page.records {
             let namespace = &record.pod.namespace;
             let since = record.until.unwrap_or(record.at).min(record.at).min(now);
-            if accounting.report(&page.node, record) {
+            let is_named = |grant: &Arc<Grant>| grant.containers.iter().any(|c| c.name == record.container);
+            let known = self.pods.get(&record.uid).is_none_or(|facts| facts.grants.iter().any(is_named));
+            if known && accounting.report(asked, record, now) {
                 if record.until.is_some() {
                     self.sheets.found(namespace, &record.uid);
                 }
                 let known_from = accounting.hold(&record.uid).map_or(since, |h| h.ended().unwrap_or(since).min(since));
                 touched.push((namespace.clone(), known_from));
-            } else {
-                let line = Unaccounted {
-                    pod: Some(record.pod.name.to_string()),
-                    uid: Some(record.uid.to_string()),
-                    node: page.node.to_string(),
-                    from: exact(record.granted),
-                    to: exact(record.until.unwrap_or(record.at)),
-                    because: "its node told of it after the books of that time were closed".to_owned(),
-                };
-                self.sheets.unaccounted(namespace, now, line);
-                touched.push((namespace.clone(), now));
+            } else if known && now.millis_since(record.at) < UNTIL_SEEN {
+                break;
+            } else if self.sheets.tells_of_strangers(&self.settings.home, asked, record, now) {
+                touched.push((Namespace::from(self.settings.home.as_str()), now));
             }
+            reading.read = Some(Cut { epoch: page.epoch, sequence: record.sequence });
         }
-        let reading = self.journals.entry(page.node.clone()).or_default();
         reading.heard = Some(now);
-        if let Some(cut) = page.cut() {
-            reading.read = Some(cut);
-        }
         let oldest = Time(now.0.saturating_sub(self.settings.late));
         for (namespace, since) in touched {
             for (key, change) in self.sheets.touch(&namespace, since.max(oldest), now) {

@@ -54,7 +54,7 @@ impl Treasury {
         let inventory = self.nodes.get(&node);
         if let Some(node_seen) = inventory {
             let stages = stages(facts, from, node_seen);
-            let known = accounting.hold(uid).is_some_and(|hold| hold.reported.is_empty());
+            let known = accounting.hold(uid).is_some();
             for (index, (at, devices)) in stages.into_iter().enumerate() {
                 if index == 0 && !known {
                     let mut hold = Hold::new(uid.clone(), facts.key.clone(), node.clone(), at, devices);

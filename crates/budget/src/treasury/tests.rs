@@ -1,5 +1,6 @@
 //! The controller's decisions, on an API server of a few maps. Time is told in seconds from the beginning of a period.
 
+mod lies;
 mod restart;
 mod server;
 
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use super::Settings;
 use server::{BASE, Server, device, facts, t};
 
+use crate::news::News;
 use crate::write::Write;
 
 fn settings() -> Settings {
@@ -280,39 +282,69 @@ fn a_journal_is_acknowledged_only_once_what_it_told_is_stored() {
         until: None,
         busy: 20_000,
     };
-    server.page(Page { node: "n0".into(), epoch: 1, records: vec![record], more: false }, t(61));
+    server.page("n0", Page { node: "n0".into(), epoch: 1, records: vec![record], more: false }, t(61));
     server.refuse_charges = true;
     let writes = server.pass(t(62));
     assert!(writes.iter().any(|w| matches!(w, Write::Charges { .. })));
     server.pass(t(63));
-    assert_eq!(server.acknowledged, None, "what it told is nowhere but in memory");
+    assert_eq!(server.acknowledged("n0"), None, "what it told is nowhere but in memory");
     server.refuse_charges = false;
     server.pass(t(64));
     server.pass(t(65));
-    assert_eq!(server.acknowledged, Some(Cut { epoch: 1, sequence: 5 }));
+    assert_eq!(server.acknowledged("n0"), Some(Cut { epoch: 1, sequence: 5 }));
     assert_eq!(server.status("team-a", "gpu").spent, "20s");
 }
 
-#[test]
-fn a_pod_that_only_its_node_knew_is_charged() {
-    let mut server = Server::new(settings());
-    server.budget("team-a", "gpu", json!({"gpuTime": "1h"}), t(0));
-    server.pass(t(100));
-    let record = Record {
-        sequence: 1,
-        at: t(50),
-        pod: PodKey::new("team-a", "ghost"),
-        uid: "ghost".into(),
+fn record(namespace: &str, pod: &str, sequence: u64, at: Time) -> Record {
+    Record {
+        sequence,
+        at,
+        pod: PodKey::new(namespace, pod),
+        uid: pod.into(),
         container: "main".into(),
         held: device(500, 0),
         granted: t(10),
-        until: Some(t(50)),
+        until: Some(at),
         busy: 0,
+    }
+}
+
+#[test]
+fn pods_that_only_a_nodes_journal_knows_are_charged_to_nobody_and_named_once_an_hour() {
+    let mut server = Server::new(settings());
+    server.budget("team-a", "gpu", json!({"gpuTime": "1h"}), t(0));
+    server.pass(t(600));
+    let records = (1..=100).map(|n| record("team-a", &format!("ghost-{n}"), n, t(50))).collect();
+    server.page("n0", Page { node: "n0".into(), epoch: 1, records, more: false }, t(601));
+    server.pass(t(602));
+    server.pass(t(603));
+    assert_eq!(server.status("team-a", "gpu").spent, "0s");
+    let charges = server.charges();
+    // By name and by uid.
+    assert_eq!((charges.matches("ghost-1\"").count(), charges.matches("ghost-").count()), (2, 2), "{charges}");
+    assert_eq!(server.acknowledged("n0"), Some(Cut { epoch: 1, sequence: 100 }), "and the journal is read on");
+}
+
+#[test]
+fn a_journal_is_read_on_when_the_api_server_has_shown_the_pod() {
+    let mut server = Server::new(settings());
+    server.budget("team-a", "gpu", json!({"gpuTime": "1h"}), t(0));
+    server.pass(t(100));
+    let page = || Page {
+        node: "n0".into(),
+        epoch: 1,
+        records: vec![record("team-a", "p", 1, t(90)), record("team-a", "p", 2, t(96))],
+        more: false,
     };
-    server.page(Page { node: "n0".into(), epoch: 1, records: vec![record], more: false }, t(101));
-    server.pass(t(102));
-    assert_eq!(server.status("team-a", "gpu").spent, "20s");
-    assert!(server.charges().contains("ghost"));
+    server.page("n0", page(), t(101));
+    assert_eq!(server.treasury.read_from(&"n0".into()), None, "perhaps the watch lags");
+    server.put_pod(facts("team-a", "p", 500, 0, t(10)), t(102));
+    server.page("n0", page(), t(130));
+    server.pass(t(131));
+    assert_eq!(server.status("team-a", "gpu").spent, "43s");
+    // A page of a round that began before this one was read is told twice.
+    server.treasury.hear(News::Page("n0".into(), None, page()), t(132));
+    assert_eq!(server.treasury.read_from(&"n0".into()), Some(Cut { epoch: 1, sequence: 2 }));
 }
 
 #[test]
@@ -353,7 +385,7 @@ fn a_node_that_was_away_tells_later_when_a_pod_ended() {
         until: Some(t(300)),
         busy: 0,
     };
-    server.page(Page { node: "n0".into(), epoch: 1, records: vec![record], more: false }, t(7200));
+    server.page("n0", Page { node: "n0".into(), epoch: 1, records: vec![record], more: false }, t(7200));
     server.pass(t(7201));
     server.pass(t(7202));
     let status = server.status("team-a", "gpu");

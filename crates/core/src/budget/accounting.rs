@@ -214,19 +214,10 @@ impl Accounting {
     /// A pod holds devices. One that is known already stays as it is known.
     pub fn open(&mut self, hold: Hold) {
         let uid = hold.uid.clone();
-        match self.holds.get(&uid) {
-            Some(known) if known.reported.is_empty() => {}
-            // Its node told of it first; now it is known from the ledger.
-            Some(_) => self.amend(&uid, |accounting, known| {
-                known.spans = accounting.spans(&hold);
-                known.by_choice = hold.by_choice;
-                known.reported.clear();
-            }),
-            None => {
-                let spans = self.spans(&hold);
-                self.holds.insert(uid.clone(), Hold { spans, ..hold });
-                self.apply(&uid, true);
-            }
+        if !self.holds.contains_key(&uid) {
+            let spans = self.spans(&hold);
+            self.holds.insert(uid.clone(), Hold { spans, ..hold });
+            self.apply(&uid, true);
         }
     }
 
@@ -276,33 +267,17 @@ impl Accounting {
         }
     }
 
-    /// A node reports. Any order, any number of times. False where it comes too late to be accounted for.
-    pub fn report(&mut self, node: &NodeName, record: &Record) -> bool {
+    /// A node reports on a pod. Any order, any number of times. False where this pod is not known to have held anything on this node: what
+    /// a node says about other nodes' pods, or about pods that nobody has seen, changes no balance. No container was busy for longer than
+    /// its pod was there.
+    pub fn report(&mut self, node: &NodeName, record: &Record, now: Time) -> bool {
+        let held_here = |hold: &&Hold| hold.node == *node && hold.pod == record.pod;
+        let Some(hold) = self.holds.get(&record.uid).filter(held_here) else { return false };
         // A node's clock may run ahead of ours.
-        let at = record.at.min(self.at);
-        let record = Record { at, ..record.clone() };
-        if !self.holds.contains_key(&record.uid) {
-            if record.until.is_some_and(|until| self.too_late(&record.pod.namespace, until)) {
-                return false;
-            }
-            self.holds.insert(record.uid.clone(), Hold::reported(&record, node));
-        }
-        self.amend(&record.uid, |accounting, hold| {
-            hold.tell(&record);
-            if !hold.reported.is_empty() {
-                hold.spans = accounting.spans(hold);
-            }
-        });
+        let busy = record.busy.min(record.at.min(now).millis_since(hold.from()));
+        let record = Record { at: record.at.min(self.at), busy, ..record.clone() };
+        self.amend(&record.uid, |_, hold| hold.tell(&record));
         true
-    }
-
-    /// Would a hold that ended then come too late for every budget that covers its namespace?
-    pub fn too_late(&self, namespace: &Namespace, ended: Time) -> bool {
-        let covering = self.covering(namespace);
-        !covering.is_empty()
-            && covering.iter().filter_map(|key| self.account(key)).all(|account| {
-                ended < account.through || account.buckets.front().is_some_and(|oldest| ended < oldest.start)
-            })
     }
 
     /// How a namespace stands.

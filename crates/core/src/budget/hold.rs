@@ -1,13 +1,12 @@
 //! What a pod held, from when to when, and at what cost.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::budget::account::AccountKey;
 use crate::budget::amount::Amount;
 use crate::budget::cost::{Basis, HeldDevice, Tariff};
-use crate::budget::report::{Counters, Record};
-use crate::id::{ContainerName, DeviceId, NodeName, PodKey, PodUid};
+use crate::budget::report::{Counter, Counters, Record};
+use crate::id::{DeviceId, NodeName, PodKey, PodUid};
 use crate::time::Time;
 
 /// A pod that holds devices, or held some.
@@ -31,9 +30,11 @@ pub struct Hold {
     pub lost: Option<Time>,
     /// How busy its containers kept their devices.
     pub busy: Counters,
-    /// What its node reported that it holds, for a pod nobody else knew.
-    pub reported: BTreeMap<(ContainerName, DeviceId), HeldDevice>,
 }
+
+/// The most counters a node may tell about a pod: containers times devices. Kubernetes' own users have a dozen containers, and a node 16
+/// devices; with more, a node that lies could make its pods' books grow without end.
+const MOST_COUNTERS: usize = 1024;
 
 /// The end of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,23 +80,7 @@ impl Hold {
     /// A hold that begins and goes on.
     pub fn new(uid: PodUid, pod: PodKey, node: NodeName, from: Time, devices: Vec<HeldDevice>) -> Hold {
         let spans = vec![Span { from, devices: devices.into(), tariffs: Vec::new() }];
-        Hold {
-            uid,
-            pod,
-            node,
-            spans,
-            by_choice: false,
-            end: None,
-            left: None,
-            lost: None,
-            busy: Counters::new(),
-            reported: BTreeMap::new(),
-        }
-    }
-
-    /// A hold nobody but its node knew of.
-    pub fn reported(record: &Record, node: &NodeName) -> Hold {
-        Hold::new(record.uid.clone(), record.pod.clone(), node.clone(), record.granted, Vec::new())
+        Hold { uid, pod, node, spans, by_choice: false, end: None, left: None, lost: None, busy: Counters::new() }
     }
 
     /// When it began.
@@ -114,17 +99,15 @@ impl Hold {
         self.end.is_some_and(|end| end.evicted)
     }
 
-    /// Takes in a node's record about it. Any order, any number of times: the outcome is the same.
+    /// Takes in a node's record about it. Any order, any number of times: the outcome is the same. What it holds, and from when on, the
+    /// API server has said: of that a record changes nothing.
     pub fn tell(&mut self, record: &Record) {
-        let key = (record.container.clone(), record.held.device.clone());
-        self.busy.entry(key.clone()).or_default().tell(record.at, record.busy);
         self.left = self.left.max(record.until);
-        // Reported only: begin and devices are known from records alone.
-        if !self.reported.is_empty() || self.spans.iter().all(|span| span.devices.is_empty()) {
-            self.reported.insert(key, record.held.clone());
-            let from = self.from().min(record.granted);
-            let tariffs = Vec::new();
-            self.spans = vec![Span { from, devices: together(self.reported.values()).into(), tariffs }];
+        let key = (record.container.clone(), record.held.device.clone());
+        let is_held = self.spans.iter().any(|span| span.devices.iter().any(|held| held.device == key.1));
+        if is_held && (self.busy.len() < MOST_COUNTERS || self.busy.contains_key(&key)) {
+            let at = record.at.max(self.from());
+            self.busy.entry(key).or_default().tell(at, record.busy);
         }
     }
 
@@ -162,16 +145,21 @@ impl Hold {
         match tariff.basis {
             Basis::Held => tariff.rate(piece.opportunistic).over(piece.to.millis_since(piece.from)),
             Basis::Busy => {
-                let device = |(key, counter): (&(ContainerName, DeviceId), &crate::budget::report::Counter)| {
-                    let index = span.devices.iter().position(|held| held.device == key.1)?;
-                    // What the node counted last it may have written after the end.
-                    let to = if self.ended() == Some(piece.to) { Time(u64::MAX) } else { piece.to };
-                    let busy = counter.until(self.from(), to) - counter.until(self.from(), piece.from);
-                    Some(tariff.busy_rate(index, piece.opportunistic).over(busy))
+                let cost = |(index, held): (usize, &HeldDevice)| {
+                    tariff.busy_rate(index, piece.opportunistic).over(self.busy_in(piece, &held.device))
                 };
-                self.busy.iter().filter_map(device).sum()
+                span.devices.iter().enumerate().map(cost).sum()
             }
         }
+    }
+
+    /// For how long its containers kept a device busy during a piece, in milliseconds.
+    fn busy_in(&self, piece: &Piece, device: &DeviceId) -> u64 {
+        // What the node counted last it may have written after the end.
+        let to = if self.ended() == Some(piece.to) { Time(u64::MAX) } else { piece.to };
+        let busy = |counter: &Counter| counter.until(self.from(), to) - counter.until(self.from(), piece.from);
+        let of_device = self.busy.iter().filter(|((_, of), _)| of == device);
+        of_device.fold(0, |sum, (_, counter)| sum.saturating_add(busy(counter)))
     }
 }
 
@@ -182,21 +170,4 @@ pub trait Standings {
 
     /// Moments between `from` and `to` at which that may have changed, in order.
     fn changes(&self, span: &Span, from: Time, to: Time) -> Vec<Time>;
-}
-
-/// What several containers hold, device by device.
-fn together<'a>(held: impl Iterator<Item = &'a HeldDevice>) -> Vec<HeldDevice> {
-    let mut devices: BTreeMap<DeviceId, HeldDevice> = BTreeMap::new();
-    for one in held {
-        let device = one.device.clone();
-        devices
-            .entry(device)
-            .and_modify(|sum| {
-                sum.share.0 = sum.share.0.saturating_add(one.share.0);
-                sum.memory.0 = sum.memory.0.saturating_add(one.memory.0);
-                sum.alone |= one.alone;
-            })
-            .or_insert_with(|| one.clone());
-    }
-    devices.into_values().collect()
 }

@@ -80,7 +80,7 @@ fn tell(accounting: &mut Accounting, fact: &Fact) {
         Fact::Open(hold) => accounting.open(hold.clone()),
         Fact::Close(uid, end) => accounting.close(uid, *end),
         Fact::Report(record) => {
-            accounting.report(&NodeName::from("n0"), record);
+            accounting.report(&NodeName::from("n0"), record, t(END));
         }
         Fact::Post(id, entry) => {
             accounting.post(&key("b"), id, entry.clone());
@@ -113,11 +113,9 @@ fn shuffled(facts: &[Fact], order: &[u8]) -> Vec<Fact> {
         all.iter().filter(|(n, _)| n % 3 == 0).map(|(n, f)| (n.wrapping_mul(7), f.clone())).collect();
     all.extend(again);
     all.sort_by_key(|(n, _)| *n);
-    // A hold must be open before it is closed; a report may come before both.
+    // A hold must be open before it is closed and before its node is believed about it.
     let mut told: Vec<Fact> = Vec::new();
     let (opens, rest): (Vec<_>, Vec<_>) = all.into_iter().map(|(_, f)| f).partition(|f| matches!(f, Fact::Open(_)));
-    let reports_first = rest.iter().filter(|f| matches!(f, Fact::Report(_))).take(order.len() / 2).cloned();
-    told.extend(reports_first);
     told.extend(opens);
     told.extend(rest);
     told

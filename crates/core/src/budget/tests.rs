@@ -298,37 +298,68 @@ fn busy_time_is_charged_when_it_is_reported_and_once() {
         until: None,
         busy: busy * 1000,
     };
-    assert!(a.report(&"n0".into(), &record(60, 30)));
-    assert!(a.report(&"n0".into(), &record(60, 30)));
-    assert!(a.report(&"n0".into(), &record(30, 20)), "an older one");
+    assert!(a.report(&"n0".into(), &record(60, 30), t(200)));
+    assert!(a.report(&"n0".into(), &record(60, 30), t(200)));
+    assert!(a.report(&"n0".into(), &record(30, 20), t(200)), "an older one");
     assert_eq!(left(&a), "970");
     a.advance(t(200), &DAY);
-    a.report(&"n0".into(), &record(150, 90));
+    a.report(&"n0".into(), &record(150, 90), t(200));
     assert_eq!(left(&a), "910");
 }
 
 #[test]
-fn a_pod_only_its_node_knew_is_charged_and_one_that_comes_too_late_is_named() {
+fn what_a_node_says_about_pods_that_did_not_run_on_it_changes_nothing() {
     let mut a = team(terms(1000));
-    a.advance(t(500), &DAY);
-    let record = |container: &str, until: u64| Record {
+    a.open(hold("p", 500, 0));
+    a.advance(t(100), &DAY);
+    let of_p = Record {
         sequence: 1,
-        at: t(400),
-        pod: PodKey::new("team", "ghost"),
-        uid: "ghost".into(),
-        container: container.into(),
-        held: device(250),
-        granted: t(100),
-        until: Some(t(until)),
+        at: t(60),
+        pod: PodKey::new("team", "p"),
+        uid: "p".into(),
+        container: "main".into(),
+        held: device(1000),
+        granted: t(0),
+        until: Some(t(50)),
         busy: 0,
     };
-    a.report(&"gone".into(), &record("one", 200));
-    a.report(&"gone".into(), &record("two", 200));
-    assert_eq!(left(&a), "950", "two containers of a quarter each for a hundred seconds");
-    a.fold(t(300));
-    assert_eq!(left(&a), "950");
-    let stranger = Record { uid: "later".into(), ..record("one", 250) };
-    assert!(!a.report(&"gone".into(), &stranger), "sums were drawn up to 300");
+    let before = a.clone();
+    assert!(!a.report(&"elsewhere".into(), &of_p, t(100)), "another node");
+    assert!(!a.report(&"n0".into(), &Record { uid: "ghost".into(), ..of_p.clone() }, t(100)), "nobody saw this pod");
+    assert!(
+        !a.report(&"n0".into(), &Record { pod: PodKey::new("other", "p"), ..of_p.clone() }, t(100)),
+        "another namespace"
+    );
+    assert_eq!(a, before);
+    assert!(a.report(&"n0".into(), &of_p, t(100)));
+    assert_eq!(left(&a), "975", "it left after 50 seconds, and held half a card whatever its node says");
+}
+
+#[test]
+fn a_node_cannot_make_a_container_busier_than_time_allows_nor_a_pods_books_large() {
+    let mut rule = terms(1000);
+    rule.cost.basis = Basis::Busy;
+    let mut a = team(rule);
+    a.open(hold("p", 500, 0));
+    a.advance(t(100), &DAY);
+    let lie = |container: &str, device: HeldDevice, at: u64| Record {
+        sequence: at,
+        at: t(at),
+        pod: PodKey::new("team", "p"),
+        uid: "p".into(),
+        container: container.into(),
+        held: device,
+        granted: t(0),
+        until: None,
+        busy: u64::MAX,
+    };
+    a.report(&"n0".into(), &lie("main", device(500), 10_000), t(100));
+    a.report(&"n0".into(), &lie("main", HeldDevice { device: "another".into(), ..device(500) }, 50), t(100));
+    assert_eq!(left(&a), "900", "one device, for a hundred seconds");
+    for n in 0..3000 {
+        a.report(&"n0".into(), &lie(&format!("c{n}"), device(500), 50), t(100));
+    }
+    assert_eq!(a.hold(&"p".into()).unwrap().busy.len(), 1024);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use divvy_core::ask::{Class, Role};
 use divvy_core::budget::{Cut, HeldDevice, Page};
 use divvy_core::device::{Device, DeviceKind, Inventory, Isolation};
 use divvy_core::grant::{ContainerGrant, Grant, Slice};
-use divvy_core::id::PodKey;
+use divvy_core::id::{NodeName, PodKey};
 use divvy_core::time::Time;
 use divvy_core::units::{Bytes, Share};
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ pub(super) struct Server {
     policy: Arc<ClusterPolicy>,
     versions: u64,
     pub(super) refuse_charges: bool,
-    pub(super) acknowledged: Option<Cut>,
+    acknowledged: BTreeMap<String, Cut>,
 }
 
 impl Server {
@@ -112,7 +112,7 @@ impl Server {
             policy: Arc::default(),
             versions: 0,
             refuse_charges: false,
-            acknowledged: None,
+            acknowledged: BTreeMap::new(),
         };
         server.restart(t(0));
         server
@@ -123,9 +123,8 @@ impl Server {
         let mut treasury = Treasury::new(self.settings.clone());
         let mut news: Vec<News> = vec![News::Policy(self.policy.clone())];
         news.extend(self.namespaces.iter().map(|(name, labels)| News::Namespace(name.as_str().into(), labels.clone())));
-        news.extend(
-            self.nodes.values().map(|node| News::Node(Box::new(NodeSeen { cut: self.acknowledged, ..node.clone() }))),
-        );
+        let seen = |node: &NodeSeen| NodeSeen { cut: self.acknowledged(node.name.as_str()), ..node.clone() };
+        news.extend(self.nodes.values().map(|node| News::Node(Box::new(seen(node)))));
         news.extend(self.budgets.values().map(|b| News::Budget(Box::new(b.clone()))));
         news.extend(self.clusters.values().map(|b| News::Cluster(Box::new(b.clone()))));
         news.extend(self.entries.values().map(|e| News::Entry(Box::new(e.clone()))));
@@ -211,6 +210,18 @@ impl Server {
         self.treasury.hear(news, t(0));
     }
 
+    /// A node like another.
+    pub(super) fn node(&mut self, name: &str, like: &NodeSeen) {
+        let node = NodeSeen { name: name.into(), ..like.clone() };
+        self.nodes.insert(name.into(), node.clone());
+        self.treasury.hear(News::Node(Box::new(node)), t(0));
+    }
+
+    /// Up to where a node was told that its journal is stored.
+    pub(super) fn acknowledged(&self, node: &str) -> Option<Cut> {
+        self.acknowledged.get(node).copied()
+    }
+
     pub(super) fn put_pod(&mut self, facts: PodFacts, now: Time) {
         self.pods.insert(facts.uid.to_string(), facts.clone());
         self.treasury.hear(News::Pod(Box::new(facts)), now);
@@ -228,8 +239,11 @@ impl Server {
         }
     }
 
-    pub(super) fn page(&mut self, page: Page, now: Time) {
-        self.treasury.hear(News::Page(page), now);
+    /// A node's agent answers with this page when it is asked for what is not read yet.
+    pub(super) fn page(&mut self, asked: &str, page: Page, now: Time) {
+        let asked = NodeName::from(asked);
+        let after = self.treasury.read_from(&asked);
+        self.treasury.hear(News::Page(asked, after, page), now);
     }
 
     pub(super) fn pass(&mut self, now: Time) -> Vec<Write> {
@@ -319,7 +333,7 @@ impl Server {
                 let facts = facts.clone();
                 self.treasury.hear(News::Pod(Box::new(facts)), now);
             }
-            Write::Acknowledge { cut, .. } => self.acknowledged = Some(*cut),
+            Write::Acknowledge { node, cut } => _ = self.acknowledged.insert(node.to_string(), *cut),
             Write::Quota { .. } | Write::Forget { .. } | Write::Stop { .. } => {}
         }
         Ok(written)
