@@ -41,6 +41,8 @@ pub struct Facts<'a> {
     pub memory_unit: MemoryUnit,
     /// Refused grants.
     pub refused: &'a BTreeMap<PodUid, String>,
+    /// Pods that are to be evicted.
+    pub evict: &'a BTreeMap<PodUid, String>,
     /// Memory of processes without a grant.
     pub foreign: &'a BTreeMap<DeviceId, Bytes>,
 }
@@ -48,6 +50,8 @@ pub struct Facts<'a> {
 impl Facts<'_> {
     /// The annotation's content, as generation `generation`.
     pub fn inventory(&self, generation: u64) -> Inventory {
+        let texts =
+            |of: &BTreeMap<PodUid, String>| of.iter().map(|(uid, why)| (uid.to_string(), why.clone())).collect();
         Inventory {
             v: Inventory::VERSION,
             generation,
@@ -55,7 +59,8 @@ impl Facts<'_> {
             memory_unit: self.memory_unit,
             agent: env!("CARGO_PKG_VERSION").to_owned(),
             driver: self.driver.to_owned(),
-            refused: self.refused.iter().map(|(uid, why)| (uid.to_string(), why.clone())).collect(),
+            refused: texts(self.refused),
+            evict: texts(self.evict),
             foreign: self.foreign.clone(),
         }
     }
@@ -92,9 +97,15 @@ mod tests {
     #[test]
     fn the_status_shows_our_names_and_on_demand_everybody_elses() {
         let devices = [0, 1].map(|i| Device::gpu(format!("G{i}"), i, "T4", Bytes::gib(16)));
-        let (refused, foreign) = (BTreeMap::new(), BTreeMap::new());
-        let facts =
-            Facts { devices: &devices, driver: "", memory_unit: MemoryUnit::GiB, refused: &refused, foreign: &foreign };
+        let (pods, foreign) = (BTreeMap::new(), BTreeMap::new());
+        let facts = Facts {
+            devices: &devices,
+            driver: "",
+            memory_unit: MemoryUnit::GiB,
+            refused: &pods,
+            evict: &pods,
+            foreign: &foreign,
+        };
         let style =
             |advertise| Style { advertise, memory_unit: MemoryUnit::GiB, slots_per_device: 16, context: Bytes::ZERO };
         let all = facts.capacity("n", style(Advertise::All));

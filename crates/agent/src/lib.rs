@@ -24,7 +24,6 @@ pub mod cgroup;
 pub mod device;
 pub mod edits;
 pub mod events;
-pub mod evict;
 pub mod explore;
 pub mod farewell;
 pub mod health;

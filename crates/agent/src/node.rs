@@ -75,6 +75,7 @@ struct State {
     driver: String,
     ledger: Ledger,
     refused: BTreeMap<PodUid, String>,
+    evict: BTreeMap<PodUid, String>,
     /// Resources that other device plugins offer here.
     taken: BTreeSet<String>,
     /// This agent was told to stop.
@@ -169,6 +170,21 @@ impl Node {
     /// Grants that were refused for good.
     pub fn refused(&self) -> BTreeMap<PodUid, String> {
         self.state().refused.clone()
+    }
+
+    /// Pods that are to be evicted, with the reason: the controller, which may, does it.
+    pub fn evict(&self) -> BTreeMap<PodUid, String> {
+        self.state().evict.clone()
+    }
+
+    /// These pods are to be evicted, and no others.
+    pub fn set_evict(&self, evict: BTreeMap<PodUid, String>) {
+        let mut state = self.state();
+        if state.evict != evict {
+            state.evict = evict;
+            drop(state);
+            self.note_change();
+        }
     }
 
     /// Memory held by processes without a grant.
@@ -411,12 +427,13 @@ impl Node {
     fn emulation(&self, pod: &PodView, devices: Vec<Device>) -> Emulation {
         let Some(Ok(wanted)) = pod.wanted() else { return Emulation::default() };
         let grant = &self.in_force(pod, wanted);
-        let (refused, foreign) = (BTreeMap::new(), BTreeMap::new());
+        let (pods, foreign) = (BTreeMap::new(), BTreeMap::new());
         let facts = Facts {
             devices: &devices,
             driver: &self.state().driver.clone(),
             memory_unit: self.style.memory_unit,
-            refused: &refused,
+            refused: &pods,
+            evict: &pods,
             foreign: &foreign,
         };
         let others = self.pods.all();

@@ -150,21 +150,25 @@ async fn write_once(
     view: &watch::Receiver<Option<NodeView>>,
 ) -> Result<(), kube::Error> {
     let Some(stands) = view.borrow().clone() else { return Ok(()) };
-    let address = reach.address(stands.address.as_deref());
-    if let Some(agent) = address.filter(|address| stands.agent.as_ref() != Some(address)) {
-        let patch = json!({"metadata": {"annotations": {keys::AGENT: agent}}});
+    // Whoever has the address after this agent is not asked for its journal.
+    let address = if node.is_leaving() { None } else { reach.address(stands.address.as_deref()) };
+    let is_news = if node.is_leaving() { stands.agent.is_some() } else { address.is_some() && stands.agent != address };
+    if is_news {
+        let patch = json!({"metadata": {"annotations": {keys::AGENT: address}}});
         api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
     }
     if !node.is_explored() || !node.has_offer() {
         return Ok(());
     }
-    let (devices, refused, foreign, driver) = (farewell::offered(node), node.refused(), node.foreign(), node.driver());
+    let (devices, driver) = (farewell::offered(node), node.driver());
+    let (refused, evict, foreign) = (node.refused(), node.evict(), node.foreign());
     let style = node.style;
     let facts = Facts {
         devices: &devices,
         driver: &driver,
         memory_unit: style.memory_unit,
         refused: &refused,
+        evict: &evict,
         foreign: &foreign,
     };
     let taken = node.taken();
@@ -294,15 +298,41 @@ mod tests {
         assert_eq!(patch["metadata"]["annotations"], gone.map(|key| (key, Value::Null)).into_iter().collect::<Value>());
     }
 
+    #[tokio::test]
+    async fn an_agent_that_leaves_takes_its_address_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = testing::node(folder.path());
+        let reach = Reach { listens: "10.0.0.7:9411".parse().unwrap(), host: None };
+        let (api, heard) = recorder();
+        let said = |heard: &Heard| {
+            let patches = std::mem::take(&mut *heard.lock().unwrap());
+            let of = |(_, patch): (String, Value)| patch["metadata"]["annotations"].get(keys::AGENT).cloned();
+            patches.into_iter().filter_map(of).collect::<Vec<_>>()
+        };
+        let (to, view) = watch::channel(Some(NodeView::default()));
+        write_once(&api, "n", &node, &reach, &view).await.unwrap();
+        assert_eq!(said(&heard), [json!("10.0.0.7:9411")]);
+        to.send_replace(Some(NodeView { agent: Some("10.0.0.7:9411".into()), ..NodeView::default() }));
+        write_once(&api, "n", &node, &reach, &view).await.unwrap();
+        assert_eq!(said(&heard), Vec::<Value>::new(), "it stands there");
+        node.leave();
+        write_once(&api, "n", &node, &reach, &view).await.unwrap();
+        assert_eq!(said(&heard), [Value::Null]);
+        to.send_replace(Some(NodeView::default()));
+        write_once(&api, "n", &node, &reach, &view).await.unwrap();
+        assert_eq!(said(&heard), Vec::<Value>::new(), "once");
+    }
+
     #[test]
     fn the_annotation_is_written_when_it_differs_and_its_generation_grows() {
         let devices = [Device::gpu("G0", 0, "T4", Bytes::gib(16))];
-        let (refused, foreign) = (BTreeMap::new(), BTreeMap::new());
+        let (pods, foreign) = (BTreeMap::new(), BTreeMap::new());
         let facts = Facts {
             devices: &devices,
             driver: "1",
             memory_unit: MemoryUnit::GiB,
-            refused: &refused,
+            refused: &pods,
+            evict: &pods,
             foreign: &foreign,
         };
         let first = next(&facts, None).unwrap();

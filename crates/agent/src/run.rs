@@ -16,7 +16,6 @@ use tokio::sync::watch;
 use crate::arbiter::audit;
 use crate::device::{self, Settings};
 use crate::events::Events;
-use crate::evict::Evictions;
 use crate::explore::Explorer;
 use crate::farewell;
 use crate::health::Policy;
@@ -198,13 +197,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let look = Duration::from_secs(args.look.max(1));
     let (owners, known_owners) = watch::channel(None);
     let (usage, known_usage) = watch::channel(Vec::new());
-    let (evictions, to_evict) = Evictions::new();
     let explorer = Explorer {
         node: node.clone(),
         policy: args.health.as_deref().map(Policy::read).transpose()?.unwrap_or_default(),
         sys,
         notes: args.run.join("health.json"),
-        ward: Ward { events: events.clone(), patches: patches.clone(), evictions },
+        ward: Ward { events: events.clone(), patches: patches.clone() },
         usage,
         owners: known_owners,
     };
@@ -242,8 +240,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let settle = settle.run(stop());
     let desk = desk::serve(args.run.join("desk.sock"), node.clone(), events.clone(), nonsense.clone(), stop());
     let (serve, send) = (serve::run(plugin, args.plugins.clone(), stop()), queue.send(client.clone(), stop()));
-    let patch = orders.send(client.clone(), stop());
-    let evict = to_evict.work(client, stop());
+    let patch = orders.send(client, stop());
     tasks.add("pods", follow_pods);
     tasks.add("node object", follow_node);
     tasks.add("policy", follow_policy);
@@ -256,7 +253,6 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tasks.add("desk", desk);
     tasks.add("patches", patch);
     tasks.add("owners", owners);
-    tasks.add("evictions", evict);
     tasks.add("resize", resize);
     tasks.add("port", tell);
     tasks.add("journal", cut);

@@ -1,4 +1,5 @@
-//! What is done about failed devices: the node says so in an event, pods on them get a condition, and by policy they are evicted.
+//! What is done about failed devices: the node says so in an event, pods on them get a condition, and by policy the node's inventory names
+//! them as pods to be evicted, which the controller then does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,7 +8,6 @@ use divvy_core::id::{DeviceId, PodUid};
 use divvy_core::keys;
 
 use crate::events::Events;
-use crate::evict::Evictions;
 use crate::health::{Health, Policy, Turn};
 use crate::node::Node;
 use crate::patches::{Change, Patches};
@@ -19,11 +19,9 @@ pub struct Ward {
     pub events: Events,
     /// Conditions.
     pub patches: Patches,
-    /// Evictions.
-    pub evictions: Evictions,
 }
 
-/// What pods were told, so that each trouble is an event and an eviction once.
+/// What pods were told, so that each trouble is an event once.
 pub type Told = BTreeMap<PodUid, String>;
 
 impl Ward {
@@ -45,8 +43,12 @@ impl Ward {
         let unhealthy = health.unhealthy();
         let ledger = node.ledger();
         told.retain(|uid, _| ledger.holders().contains_key(uid));
+        let mut evict = BTreeMap::new();
         for pod in ledger.holders().keys().filter_map(|uid| node.pods.get(uid)) {
             let bad = troubles(&pod, &unhealthy);
+            if let Some(bad) = bad.as_ref().filter(|_| policy.evict) {
+                evict.insert(pod.uid.clone(), bad.clone());
+            }
             if bad == pod.devices_bad {
                 continue;
             }
@@ -67,11 +69,9 @@ impl Ward {
             };
             if told.insert(pod.uid.clone(), bad.clone()).as_ref() != Some(&bad) {
                 self.events.warn_pod(&pod, "DeviceUnhealthy", &message);
-                if policy.evict {
-                    self.evictions.evict(&pod.pod, &pod.uid, &message);
-                }
             }
         }
+        node.set_evict(evict);
     }
 }
 

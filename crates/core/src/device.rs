@@ -195,6 +195,9 @@ pub struct Inventory {
     /// Grants the node refused, by pod uid, with the reason: void in every fold.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<String, String>,
+    /// Pods that the node wants evicted, by uid, with the reason: a device of theirs failed. They hold what they hold until they are gone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub evict: BTreeMap<String, String>,
     /// Memory held on a device by processes that have no grant; it is not offered.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub foreign: BTreeMap<DeviceId, Bytes>,
@@ -216,6 +219,7 @@ impl Default for Inventory {
             agent: String::new(),
             driver: String::new(),
             refused: BTreeMap::new(),
+            evict: BTreeMap::new(),
             foreign: BTreeMap::new(),
         }
     }

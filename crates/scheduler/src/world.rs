@@ -220,7 +220,7 @@ impl World {
         self.leads = true;
         let nodes: Vec<NodeName> = self.snapshot.nodes().map(|(_, state)| state.node().name.clone()).collect();
         for node in nodes {
-            self.evict_refused(&node, now);
+            self.evict_named(&node, now);
         }
         self.wake_everyone();
     }

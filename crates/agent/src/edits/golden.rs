@@ -38,13 +38,10 @@ fn inventory() -> Inventory {
     };
     Inventory {
         v: 1,
-        generation: 0,
         devices: vec![gpu(0), gpu(1), mlu],
         memory_unit: MemoryUnit::GiB,
-        agent: String::new(),
         driver: "580.159.04".into(),
-        refused: Default::default(),
-        foreign: Default::default(),
+        ..Inventory::default()
     }
 }
 

@@ -211,16 +211,7 @@ mod tests {
         for (a, b, link) in links {
             devices[*a].links.insert(id(*b), *link);
         }
-        Inventory {
-            v: Inventory::VERSION,
-            generation: 1,
-            devices,
-            memory_unit: Default::default(),
-            agent: String::new(),
-            driver: String::new(),
-            refused: BTreeMap::new(),
-            foreign: BTreeMap::new(),
-        }
+        Inventory { v: Inventory::VERSION, generation: 1, devices, ..Inventory::default() }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Pods in a few words, and readings taken apart.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use divvy_core::ask::{DeviceAsk, GpuAsk, MemoryAsk};
 use divvy_core::device::{Device, Inventory, Isolation, MemoryUnit};
@@ -166,8 +166,7 @@ pub(crate) fn node(cards: &[(&str, u64)]) -> Inventory {
         memory_unit: MemoryUnit::GiB,
         agent: "0.1.0".into(),
         driver: "550.54.15".into(),
-        refused: BTreeMap::new(),
-        foreign: BTreeMap::new(),
+        ..Inventory::default()
     }
 }
 

@@ -104,7 +104,7 @@ impl World {
             self.loosened |= self.snapshot.pod(&uid).is_some_and(|old| class_of(&pod) < class_of(old.pod()));
             self.snapshot.put_pod(pod);
             self.stirred |= wanted;
-            self.evict_if_refused(&uid, &node, now);
+            self.evict_if_named(&uid, &node, now);
             self.grant_wish(&uid, now);
             if orphan {
                 self.orphans.insert(uid, seen.manifest);
@@ -214,7 +214,7 @@ impl World {
         node.volume_limits = notes.limits.clone();
         self.keep_to_policy(&mut node);
         self.snapshot.put_node(node);
-        self.evict_refused(&name, now);
+        self.evict_named(&name, now);
     }
 
     /// Leaves a node the devices, and of them as much, as the policy lets it offer.

@@ -22,7 +22,7 @@ pub struct Evicting {
     next: Option<Time>,
     /// How often it was asked for in vain.
     asked: u32,
-    /// The node refused its grant: there is no other way but out.
+    /// The node refused its grant, or its device failed: there is no other way but out.
     must: bool,
 }
 
@@ -89,24 +89,28 @@ impl World {
         }
     }
 
-    /// Evicts everybody on a node whose grant the node refused: they hold nothing and will never start.
-    pub(super) fn evict_refused(&mut self, node: &NodeName, now: Time) {
+    /// Evicts the pods on a node that the node names: those whose grant it refused, which hold nothing and will never start, and those on
+    /// a device that failed. What it says about pods that are not on it is passed over.
+    pub(super) fn evict_named(&mut self, node: &NodeName, now: Time) {
         let Some(state) = self.snapshot.node(node) else { return };
-        let refused: Vec<PodUid> =
-            state.node().inventory.refused.keys().map(|uid| PodUid::from(uid.as_str())).collect();
-        for uid in refused {
-            self.evict_if_refused(&uid, node, now);
+        let inventory = &state.node().inventory;
+        let named = inventory.refused.keys().chain(inventory.evict.keys());
+        let named: Vec<PodUid> = named.map(|uid| PodUid::from(uid.as_str())).collect();
+        for uid in named {
+            self.evict_if_named(&uid, node, now);
         }
     }
 
-    pub(super) fn evict_if_refused(&mut self, uid: &PodUid, node: &NodeName, now: Time) {
-        let Some(reason) = self.snapshot.node(node).and_then(|s| s.node().inventory.refused.get(uid.as_str()).cloned())
-        else {
-            return;
-        };
+    pub(super) fn evict_if_named(&mut self, uid: &PodUid, node: &NodeName, now: Time) {
         let here = self.snapshot.pod(uid).and_then(|s| s.pod().bound()).is_some_and(|b| b.node == *node);
-        if here {
-            self.evict(uid, &format!("node {node} refused its grant: {reason}"), "GrantRefused", now);
+        let Some(state) = self.snapshot.node(node).filter(|_| here) else { return };
+        let inventory = &state.node().inventory;
+        if let Some(reason) = inventory.refused.get(uid.as_str()) {
+            let reason = format!("node {node} refused its grant: {reason}");
+            self.evict(uid, &reason, "GrantRefused", now);
+        } else if let Some(reason) = inventory.evict.get(uid.as_str()) {
+            let reason = format!("a device of its node {node} failed: {reason}");
+            self.evict(uid, &reason, "DeviceUnhealthy", now);
         }
     }
 }

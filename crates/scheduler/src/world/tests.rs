@@ -277,6 +277,34 @@ fn a_refused_grant_is_void_and_its_pod_is_evicted_with_the_reason() {
 }
 
 #[test]
+fn a_pod_on_a_failed_device_is_evicted_where_its_node_says_so_and_no_other_nodes_pod_is() {
+    let mut world = world(2);
+    world.apply(seen(pod("a", 1, 1000, json!({}))), Time(1));
+    let effects = decide(&mut world);
+    let bind = (*binds(&effects)[0]).clone();
+    let (here, elsewhere) = if bind.node.as_str() == "n0" { ("n0", "n1") } else { ("n1", "n0") };
+    world.apply(seen(as_bound(pod("a", 1, 1000, json!({})), &bind, 2)), Time(2));
+    let says = |name: &str| {
+        let Change::Node(mut said, problem) = node(name, 2, 2, &[]) else { panic!("no node") };
+        said.inventory.evict = [("uid-a".to_owned(), "GPU-1: XID 79".to_owned())].into();
+        Change::Node(said, problem)
+    };
+    world.apply(says(elsewhere), Time(3));
+    assert!(evictions(&world.take_effects()).is_empty(), "it is not {elsewhere}'s pod");
+    world.apply(says(here), Time(4));
+    let effects = world.take_effects();
+    let [evict] = evictions(&effects)[..] else { panic!("{effects:?}") };
+    assert_eq!(evict.reason, format!("a device of its node {here} failed: GPU-1: XID 79"));
+    // A disruption budget forbids it: it is asked for again, however often.
+    let evict = Effect::Evict((*evict).clone());
+    for n in 1..100 {
+        world.done(&evict, Err(Failure::Blocked { message: "a budget".into() }), Time(n * 10_000));
+        world.tick(Time(n * 10_000 + 9_000));
+        assert_eq!(evictions(&world.take_effects()).len(), 1, "{n}");
+    }
+}
+
+#[test]
 fn another_scheduler_is_told_the_best_of_what_it_offers_and_that_as_nodes_change() {
     let mut world = world(3);
     let names = |of: &[u32]| of.iter().map(|n| format!("n{n}")).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
-//! What the control plane's own account may write of which object, tried with its token: whoever takes it over has that and no more. That
-//! it may do all that Divvy does, every other test shows.
+//! What the accounts of the control plane and of agents may write of which object, tried with their tokens: whoever takes one over has that
+//! and no more. That they may do all that Divvy does, every other test shows.
 
 use divvy_core::keys;
-use divvy_e2e::install::{CONTROLLER, NAMESPACE};
+use divvy_e2e::install::{AGENT, CONTROLLER, NAMESPACE};
 use divvy_e2e::{Kubectl, Namespace};
 use serde_json::{Value, json};
 
@@ -11,18 +11,26 @@ use crate::ground::{SHARED, SOON, pod};
 /// One try: an object, what is to become of it, and what the refusal says.
 type Try = (&'static str, Value, &'static str);
 
-/// Somebody with the controller's token. kubectl looks at an object before it patches it, which the account itself need not: here it may.
+/// Somebody with the controller's token.
 fn taken_over(kubectl: &Kubectl) -> Kubectl {
+    with_token(kubectl, CONTROLLER, None)
+}
+
+/// Somebody with the token of an account, as its pods on a node have it. kubectl looks at an object before it patches it, which the account
+/// itself need not: here it may.
+fn with_token(kubectl: &Kubectl, account: &str, node: Option<&str>) -> Kubectl {
     let looks = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "looks"}, "rules": [
         {"apiGroups": ["", keys::GROUP], "verbs": ["get"], "resources":
             ["nodes", "nodes/status", "pods/status", "persistentvolumes", "gpubudgets", "gpuquotas"]}]});
+    let accounts =
+        [CONTROLLER, AGENT].map(|name| json!({"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}));
     let bound = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "looks"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "looks"},
-        "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": NAMESPACE}]});
+        "subjects": accounts});
     for object in [looks, bound] {
         SHARED.cluster.admin().apply(&object.to_string()).unwrap();
     }
-    kubectl.with_kubeconfig(&SHARED.cluster.kubeconfig_of(NAMESPACE, CONTROLLER, None).unwrap())
+    kubectl.with_kubeconfig(&SHARED.cluster.kubeconfig_of(NAMESPACE, account, node).unwrap())
 }
 
 /// Patches an object (`KIND/NAME`, with `@status` its status).
@@ -254,4 +262,100 @@ fn the_controllers_token_makes_no_policies_and_no_tokens_and_reads_what_it_uses(
     }
     // What it does need is there, or none of the other tests would pass; this one says that the question above can be answered with yes.
     assert_eq!(thief.say(&["auth", "can-i", "create", "pods", "--subresource=eviction"]).unwrap().trim(), "yes");
+}
+
+/// Binds a pod to a node, as a scheduler does.
+fn bind(space: &Namespace<'_>, pod: &str, node: &str) {
+    let path = format!("/api/v1/namespaces/{}/pods/{pod}/binding", space.name());
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
+    SHARED.cluster.admin().feed(&["create", "--raw", &path, "-f", "-"], &binding.to_string()).unwrap();
+}
+
+#[test]
+fn an_agent_changes_of_its_own_node_what_divvy_writes_there() {
+    let thief = with_token(SHARED.cluster.admin(), AGENT, Some("big-0"));
+    let ready = json!([{"type": "Ready", "status": "False"}]);
+    refused(
+        &thief,
+        &[
+            (
+                "node/big-0",
+                json!({"metadata": {"labels": {"node-restriction.kubernetes.io/x": "y"}}}),
+                "not metadata.labels",
+            ),
+            ("node/big-0", json!({"metadata": {"annotations": {"note": "x"}}}), "not note"),
+            ("node/big-0", json!({"metadata": {"annotations": {keys::CORDON: "GPU-0"}}}), "not divvy.dev/cordon"),
+            (
+                "node/big-0",
+                json!({"metadata": {"annotations": {keys::JOURNAL_CUT: "{}"}}}),
+                "not divvy.dev/journal-cut",
+            ),
+            ("node/big-0", json!({"spec": {"unschedulable": true}}), "not spec.unschedulable"),
+            ("node/big-0", json!({"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}), "not spec.taints"),
+            ("node/big-0@status", json!({"metadata": {"labels": {"a": "b"}}}), "not metadata.labels"),
+            ("node/big-0@status", json!({"status": {"capacity": {"cpu": "999"}}}), "not cpu"),
+            ("node/big-0@status", json!({"status": {"allocatable": {"memory": "9Ti"}}}), "not memory"),
+            ("node/big-0@status", json!({"status": {"conditions": ready}}), "not status.conditions"),
+            ("node/big-1", json!({"metadata": {"annotations": {keys::INVENTORY: "{}"}}}), "its own node"),
+            ("node/big-1@status", json!({"status": {"capacity": {"divvy.dev/test": "1"}}}), "its own node"),
+        ],
+    );
+    let elsewhere = with_token(SHARED.cluster.admin(), AGENT, None);
+    refused(&elsewhere, &[("node/big-0", json!({"metadata": {"annotations": {keys::AGENT: "x"}}}), "its own node")]);
+    for amount in [json!("1"), Value::Null] {
+        patch(&thief, "node/big-0@status", &json!({"status": {"capacity": {"divvy.dev/test": amount}}})).unwrap();
+    }
+    for text in [json!("x"), Value::Null] {
+        patch(&thief, "node/big-0", &json!({"metadata": {"annotations": {keys::VGPU_NODE_REGISTER: text}}})).unwrap();
+    }
+}
+
+#[test]
+fn of_pods_an_agent_changes_annotations_and_conditions_of_those_on_its_node_alone() {
+    let space = space();
+    space.create(&pod("elsewhere", json!({})).to_string()).unwrap();
+    bind(&space, "victim", "big-0");
+    bind(&space, "elsewhere", "big-1");
+    let thief = with_token(&space, AGENT, Some("big-0"));
+    let evil = json!([{"name": "main", "image": "divvy.test/evil:1"}]);
+    let note = json!({"metadata": {"annotations": {"tencent.com/gpu-assigned": "true"}}});
+    let unhealthy = json!({"status": {"conditions": [{"type": keys::CONDITION_DEVICES, "status": "False"}]}});
+    refused(
+        &thief,
+        &[
+            ("pod/victim", json!({"spec": {"containers": evil}}), "not spec.containers"),
+            ("pod/victim", json!({"spec": {"activeDeadlineSeconds": 1}}), "not spec.activeDeadlineSeconds"),
+            ("pod/victim", json!({"metadata": {"labels": {"app": "bank"}}}), "not metadata.labels"),
+            ("pod/victim", json!({"metadata": {"finalizers": ["a.b/c"]}}), "not metadata.finalizers"),
+            ("pod/victim", json!({"metadata": {"annotations": {"note": "x"}}}), "not note"),
+            ("pod/victim", json!({"metadata": {"annotations": {keys::GRANT: "{}"}}}), "only Divvy writes"),
+            ("pod/victim@status", json!({"status": {"phase": "Failed"}}), "not status.phase"),
+            (
+                "pod/victim@status",
+                json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
+                "not Ready",
+            ),
+            ("pod/elsewhere", note.clone(), "the pods on it alone"),
+            ("pod/elsewhere@status", unhealthy.clone(), "the pods on it alone"),
+            ("pod/gated", note.clone(), "the pods on it alone"),
+        ],
+    );
+    patch(&thief, "pod/victim", &note).unwrap();
+    patch(&thief, "pod/victim@status", &unhealthy).unwrap();
+    for (verb, what) in [
+        ("create", "pods/eviction"),
+        ("create", "pods/binding"),
+        ("delete", "pods"),
+        ("create", "pods"),
+        ("create", "nodes"),
+        ("update", "nodes"),
+        ("create", "events."),
+        ("list", "secrets"),
+        ("create", "serviceaccounts/token"),
+    ] {
+        let said = thief.run(&["auth", "can-i", verb, what]).unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "no", "{verb} {what}");
+    }
+    assert_eq!(thief.say(&["auth", "can-i", "create", "events.events.k8s.io"]).unwrap().trim(), "yes");
 }

@@ -90,7 +90,8 @@ fn hm_14_a_card_with_a_passing_error_takes_no_new_work_until_it_answers_and_its_
 }
 
 #[test]
-fn pods_on_a_card_that_fell_off_the_bus_are_evicted_where_the_policy_says_so_and_it_comes_back_with_a_reset() {
+fn pods_on_a_card_that_fell_off_the_bus_are_named_for_eviction_where_the_policy_says_so_and_it_comes_back_with_a_reset()
+{
     let mut site = site();
     let kubectl = site.namespace();
     with_policy(&site, "probes: 2\nevict: true\nfatal: [79, 31]\nignore: [13]\n");
@@ -99,6 +100,17 @@ fn pods_on_a_card_that_fell_off_the_bus_are_evicted_where_the_policy_says_so_and
         kubectl.wait_phase(name, "Running", SOON).unwrap();
     }
     machine(&site).report_xid(1, 31);
+    // The controller, which is not here, evicts whom the node names.
+    let uid = kubectl.get("pod", "here").unwrap()["metadata"]["uid"].clone();
+    let named = |node: &Value| {
+        let text = node["metadata"]["annotations"][keys::INVENTORY].as_str().unwrap_or("{}");
+        serde_json::from_str::<Value>(text).unwrap()["evict"].clone()
+    };
+    let node = site.cluster.admin().wait("node", "node-0", SOON, |node| !named(node).is_null()).unwrap();
+    let named = named(&node);
+    assert_eq!(named.as_object().unwrap().keys().collect::<Vec<_>>(), [uid.as_str().unwrap()], "{named}");
+    assert!(named.to_string().contains("XID 31"), "{named}");
+    kubectl.say(&["delete", "pod", "here", "--wait=false"]).unwrap();
     kubectl.wait_gone("pod", "here", SOON).unwrap();
     kubectl.create(&pod("late", &[("main", "main", vec![slice(CARDS[1], 1024, 100)], SLEEP)]).to_string()).unwrap();
     wait_refused(&kubectl, "late", "is not healthy (XID 31");
