@@ -1,6 +1,13 @@
 {{- define "divvy.image" -}}
 {{- $tag := .root.Values.image.tag | default .root.Chart.AppVersion -}}
 {{- with .root.Values.image.registry }}{{ . }}/{{ end }}{{ .name }}:{{ $tag }}
+{{- with get .root.Values.image.digests .name }}@{{ . }}{{ end }}
+{{- end }}
+
+{{/* Are pods that ask for no device kept from seeing any? Where nothing is said: where Kubernetes can do it. */}}
+{{- define "divvy.blind" -}}
+{{- $said := .Values.webhook.blindPlainPods -}}
+{{- if kindIs "bool" $said }}{{ $said }}{{ else }}{{ semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version }}{{ end }}
 {{- end }}
 
 {{- define "divvy.labels" -}}

@@ -25,6 +25,9 @@ fn the_rendered_manifest_is_what_the_chart_says() {
             "--namespace",
             NAMESPACE,
             "--include-crds",
+            // What every Kubernetes takes that Divvy runs on.
+            "--kube-version",
+            "1.34.0",
             "--set",
             "namespace.create=true",
         ],
@@ -50,7 +53,14 @@ fn every_switch_of_the_chart_renders_and_a_slip_is_refused_by_name() {
     let rendered =
         documents(&helm(None, &["template", "divvy", "charts/divvy", "--namespace", "elsewhere", "--set", on]));
     let kinds: Vec<&str> = rendered.iter().filter_map(|object| object["kind"].as_str()).collect();
-    for kind in ["ServiceMonitor", "PrometheusRule", "GpuPolicy", "PodDisruptionBudget", "ValidatingAdmissionPolicy"] {
+    for kind in [
+        "ServiceMonitor",
+        "PrometheusRule",
+        "GpuPolicy",
+        "PodDisruptionBudget",
+        "ValidatingAdmissionPolicy",
+        "NetworkPolicy",
+    ] {
         assert!(kinds.contains(&kind), "{kinds:?}");
     }
     let text = serde_json::to_string(&rendered).unwrap();
