@@ -164,7 +164,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let (patches, orders) = Patches::new();
     let kubelet = Kubelet::new(&args.plugins, &args.pod_resources);
     let runtime = Runtime::new(&args.cri);
-    let slots = Slots::open(args.run.join("slots.json"), args.slots);
+    let secret = args.state.join("slots.key");
+    let slots = Slots::open(args.run.join("slots.json"), &secret, args.slots)
+        .with_context(|| format!("cannot keep {}", secret.display()))?;
     let nonsense = Nonsense::default();
     let health = Health::new();
     let plugin = Plugin {

@@ -1,11 +1,17 @@
 //! The ids the kubelet counts. They are interchangeable, a few per device; which card a container gets is the grant's business.
+//!
+//! An id is also the name under which the runtime finds a container's edits. Where a runtime gives any container the CDI devices that its
+//! environment names, a pod that could guess a neighbour's id would mount the neighbour's pages: ids cannot be guessed.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use crate::home;
@@ -23,22 +29,26 @@ pub struct Slot {
 #[derive(Clone)]
 pub struct Slots {
     per_device: usize,
+    secret: Secret,
     list: Arc<watch::Sender<Vec<Slot>>>,
     leaving: Arc<Mutex<BTreeSet<String>>>,
     notes: PathBuf,
 }
 
 impl Slots {
-    /// The ids that `notes` tells of, or none yet; `per_device` for each device that is found.
+    /// The ids that `notes` tells of, or none yet; `per_device` for each device that is found. `secret` is a file that must outlive a
+    /// reboot, because the kubelet remembers ids for as long.
     ///
     /// They outlive this process: the kubelet turns pods away for good while it is told of none, and an agent that starts may have to
     /// wait for the API server before it can look at the devices. No id is a promise; containers are judged when they start.
-    pub fn open(notes: PathBuf, per_device: usize) -> Slots {
+    pub fn open(notes: PathBuf, secret: &Path, per_device: usize) -> io::Result<Slots> {
+        let secret = Secret::open(secret)?;
         let list = read(&notes).unwrap_or_else(|error| {
             tracing::warn!(%error, file = %notes.display(), "cannot read which slots were offered; none are, before the devices were looked at");
             Vec::new()
         });
-        Slots { per_device, list: Arc::new(watch::Sender::new(list)), leaving: Arc::default(), notes }
+        let list = Arc::new(watch::Sender::new(list));
+        Ok(Slots { per_device, secret, list, leaving: Arc::default(), notes })
     }
 
     /// The list, and its changes.
@@ -59,9 +69,16 @@ impl Slots {
     /// Takes a new look: how many devices there are, how many of them take no new work, and which ids are held by pods.
     pub fn update(&self, devices: usize, closed: usize, held: &BTreeSet<String>) {
         self.list.send_if_modified(|list| {
-            let total = list.len().max(devices * self.per_device);
+            let known: BTreeSet<&str> = list.iter().map(|slot| &*slot.id).collect();
+            let offered = (0..known.len()).take_while(|n| known.contains(&*self.secret.id(*n))).count();
+            let total = offered.max(devices * self.per_device);
             let vanished = total / self.per_device.max(1) - devices.min(total / self.per_device.max(1));
-            let fresh = slots(total, (closed + vanished) * self.per_device, held);
+            let ids: Vec<String> = (0..total).map(|n| self.secret.id(n)).collect();
+            // Ids of another making, that of a version before, stay while pods hold them.
+            let own: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
+            let kept = list.iter().filter(|slot| held.contains(&slot.id) && !own.contains(&*slot.id));
+            let kept = kept.map(|slot| Slot { id: slot.id.clone(), healthy: true });
+            let fresh = slots(&ids, (closed + vanished) * self.per_device, held).into_iter().chain(kept).collect();
             let changed = *list != fresh;
             *list = fresh;
             if changed && let Err(error) = write(&self.notes, list) {
@@ -84,10 +101,44 @@ fn write(notes: &Path, list: &[Slot]) -> io::Result<()> {
     home::write(notes, &serde_json::to_vec(list)?)
 }
 
-/// `total` ids, of which `closed` cannot be handed out: free ones, from the end. An id that a pod holds stays healthy, for a
-/// failed card must not cost a pod on another card its place when the kubelet restarts.
-fn slots(total: usize, closed: usize, held: &BTreeSet<String>) -> Vec<Slot> {
-    let mut list: Vec<Slot> = (0..total).map(|n| Slot { id: format!("s{n:03}"), healthy: true }).collect();
+/// What ids are made with. It is the node's own, and stays.
+#[derive(Clone)]
+struct Secret([u8; 32]);
+
+impl Secret {
+    fn open(file: &Path) -> io::Result<Secret> {
+        let mut secret = [0; 32];
+        match std::fs::read(file) {
+            Ok(found) if found.len() == secret.len() => secret.copy_from_slice(&found),
+            Ok(_) => return Err(io::Error::other(format!("{} does not hold 32 bytes; remove it", file.display()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                File::open("/dev/urandom")?.read_exact(&mut secret)?;
+                if let Some(folder) = file.parent() {
+                    std::fs::create_dir_all(folder)?;
+                }
+                let half = file.with_extension("part");
+                let mut out = File::options().write(true).create(true).truncate(true).mode(0o600).open(&half)?;
+                out.write_all(&secret)?;
+                out.sync_all()?;
+                std::fs::rename(half, file)?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(Secret(secret))
+    }
+
+    /// The id of a number: 64 bits that nobody can guess behind it, so that ids keep their order.
+    fn id(&self, n: usize) -> String {
+        let digest = Sha256::new().chain_update(self.0).chain_update((n as u64).to_le_bytes()).finalize();
+        let tail: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        format!("s{n:03}-{tail}")
+    }
+}
+
+/// These ids, of which `closed` cannot be handed out: free ones, from the end. An id that a pod holds stays healthy, for a failed card must
+/// not cost a pod on another card its place when the kubelet restarts.
+fn slots(ids: &[String], closed: usize, held: &BTreeSet<String>) -> Vec<Slot> {
+    let mut list: Vec<Slot> = ids.iter().map(|id| Slot { id: id.clone(), healthy: true }).collect();
     for slot in list.iter_mut().rev().filter(|slot| !held.contains(&slot.id)).take(closed) {
         slot.healthy = false;
     }
@@ -109,32 +160,70 @@ mod tests {
         list.iter().map(|s| (*s).to_owned()).collect()
     }
 
+    /// The ids that are closed, without what nobody can guess of them.
     fn unhealthy(slots: &Slots) -> Vec<String> {
-        slots.subscribe().borrow().iter().filter(|s| !s.healthy).map(|s| s.id.clone()).collect()
+        slots.subscribe().borrow().iter().filter(|s| !s.healthy).map(|s| s.id[..4].to_owned()).collect()
+    }
+
+    fn open(run: &Path) -> Slots {
+        Slots::open(run.join("slots.json"), &run.join("slots.key"), 2).unwrap()
     }
 
     #[test]
     fn an_agent_that_starts_anew_offers_what_it_offered_before_it_has_looked() {
         let run = tempfile::tempdir().unwrap();
-        let notes = run.path().join("slots.json");
-        let slots = Slots::open(notes.clone(), 2);
+        let slots = open(run.path());
         assert!(slots.subscribe().borrow().is_empty(), "nothing was offered yet");
         slots.update(2, 1, &BTreeSet::new());
-        let anew = Slots::open(notes.clone(), 2);
+        let anew = open(run.path());
         assert_eq!(*anew.subscribe().borrow(), *slots.subscribe().borrow());
         assert_eq!(unhealthy(&anew), ["s002", "s003"]);
         // Fewer are never offered, or pods would fail that hold them.
         anew.update(1, 0, &BTreeSet::new());
         assert_eq!(anew.subscribe().borrow().len(), 4);
-        std::fs::write(&notes, "[{").unwrap();
-        assert!(Slots::open(notes, 2).subscribe().borrow().is_empty(), "what cannot be read is not guessed");
+        std::fs::write(run.path().join("slots.json"), "[{").unwrap();
+        assert!(open(run.path()).subscribe().borrow().is_empty(), "what cannot be read is not guessed");
+    }
+
+    #[test]
+    fn ids_are_the_same_after_a_reboot_and_cannot_be_guessed_from_another_nodes() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let ids = |slots: &Slots| slots.subscribe().borrow().iter().map(|s| s.id.clone()).collect::<Vec<_>>();
+        let first = open(here.path());
+        first.update(1, 0, &BTreeSet::new());
+        std::fs::remove_file(here.path().join("slots.json")).unwrap();
+        let rebooted = open(here.path());
+        rebooted.update(1, 0, &BTreeSet::new());
+        assert_eq!(ids(&first), ids(&rebooted));
+        let other = open(there.path());
+        other.update(1, 0, &BTreeSet::new());
+        assert!(ids(&first).iter().all(|id| id.len() == 21 && !ids(&other).contains(id)));
+        std::fs::write(here.path().join("slots.key"), "short").unwrap();
+        let error = Slots::open(here.path().join("slots.json"), &here.path().join("slots.key"), 2).err().unwrap();
+        assert!(error.to_string().ends_with("slots.key does not hold 32 bytes; remove it"), "{error}");
+    }
+
+    #[test]
+    fn ids_that_a_version_before_gave_out_stay_while_pods_hold_them() {
+        let run = tempfile::tempdir().unwrap();
+        let old = r#"[{"id":"s000","healthy":true},{"id":"s001","healthy":true}]"#;
+        std::fs::write(run.path().join("slots.json"), old).unwrap();
+        let slots = open(run.path());
+        let number = |slots: &Slots| slots.subscribe().borrow().len();
+        assert_eq!(number(&slots), 2, "before the devices were looked at");
+        let held = BTreeSet::from(["s001".to_owned()]);
+        slots.update(2, 0, &held);
+        assert_eq!(number(&slots), 5);
+        assert!(slots.subscribe().borrow().iter().any(|s| s.id == "s001" && s.healthy));
+        slots.update(2, 0, &BTreeSet::new());
+        assert_eq!(number(&slots), 4);
     }
 
     #[test]
     fn a_failed_card_closes_free_ids_and_never_a_held_one() {
         let run = tempfile::tempdir().unwrap();
-        let slots = Slots::open(run.path().join("slots.json"), 2);
-        let held = BTreeSet::from(["s003".to_owned()]);
+        let slots = open(run.path());
+        let held = BTreeSet::from([slots.secret.id(3)]);
         slots.update(2, 1, &held);
         assert_eq!(unhealthy(&slots), ["s001", "s002"]);
         slots.update(2, 0, &held);
