@@ -13,6 +13,15 @@ use sha2::{Digest, Sha256};
 
 /// How long an answer of the API server is believed.
 const BELIEVED: Duration = Duration::from_secs(30);
+/// How long a token that was good is known as one: its viewer's stream asks again without counting as a stranger.
+const KNOWN: Duration = Duration::from_secs(600);
+/// Tokens that strangers may have reviewed per second, after a burst of ten times as many. People sign in far more rarely; each review is a
+/// question to the API server, which would otherwise be asked as often as anybody likes.
+const STRANGERS: f64 = 10.0;
+/// Tokens whose review is remembered at once: ten minutes of strangers fit.
+const MOST: usize = 8_192;
+/// The longest token that is looked at, in bytes. Those of Kubernetes have one or two thousand.
+const LONGEST: usize = 16 << 10;
 /// Namespaces asked about one by one. A viewer of more than that is better given a role for the whole cluster.
 const ASKED: usize = 500;
 /// Questions on their way at once.
@@ -60,6 +69,9 @@ pub enum Denied {
     /// The API server could not be asked.
     #[error("the API server cannot be asked who you are: {0}")]
     Unavailable(String),
+    /// It is not asked now.
+    #[error("too many people sign in at the moment; try again in a few seconds")]
+    Busy,
 }
 
 /// How viewers are let in.
@@ -78,12 +90,34 @@ type Known = BTreeMap<[u8; 32], (Instant, Result<Sight, Denied>)>;
 pub struct Gate {
     client: Client,
     known: Mutex<Known>,
+    strangers: Mutex<Strangers>,
+}
+
+/// How many strangers may be asked about now.
+struct Strangers {
+    may: f64,
+    at: Instant,
+}
+
+impl Strangers {
+    /// One more is asked about, if it may be.
+    fn one_more(&mut self, now: Instant) -> bool {
+        let earned = now.saturating_duration_since(self.at).as_secs_f64() * STRANGERS;
+        self.may = (self.may + earned).min(10.0 * STRANGERS);
+        self.at = now;
+        let may = self.may >= 1.0;
+        if may {
+            self.may -= 1.0;
+        }
+        may
+    }
 }
 
 impl Access {
     /// By Kubernetes token, reviewed through this client.
     pub fn kubernetes(client: Client) -> Access {
-        Access::Kubernetes(Arc::new(Gate { client, known: Mutex::default() }))
+        let strangers = Mutex::new(Strangers { may: 10.0 * STRANGERS, at: Instant::now() });
+        Access::Kubernetes(Arc::new(Gate { client, known: Mutex::default(), strangers }))
     }
 
     /// What the owner of a token may see, of these namespaces.
@@ -97,19 +131,28 @@ impl Access {
 
 impl Gate {
     async fn sight(&self, token: &str, namespaces: Vec<String>) -> Result<Sight, Denied> {
+        if token.len() > LONGEST {
+            return Err(Denied::NoToken);
+        }
         let name: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        if let Some((at, sight)) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&name)
-            && at.elapsed() < BELIEVED
-        {
-            return sight.clone();
+        let was_good = match self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&name) {
+            Some((at, sight)) if at.elapsed() < BELIEVED => return sight.clone(),
+            found => found.is_some_and(|(_, sight)| sight.is_ok()),
+        };
+        if !was_good && !self.strangers.lock().unwrap_or_else(PoisonError::into_inner).one_more(Instant::now()) {
+            return Err(Denied::Busy);
         }
         let sight = self.ask(token, namespaces).await;
+        self.remember(name, &sight);
+        sight
+    }
+
+    fn remember(&self, name: [u8; 32], sight: &Result<Sight, Denied>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, (at, _)| at.elapsed() < BELIEVED);
-        if !matches!(sight, Err(Denied::Unavailable(_))) {
+        known.retain(|_, (at, sight)| at.elapsed() < if sight.is_ok() { KNOWN } else { BELIEVED });
+        if !matches!(sight, Err(Denied::Unavailable(_))) && known.len() < MOST {
             known.insert(name, (Instant::now(), sight.clone()));
         }
-        sight
     }
 
     async fn ask(&self, token: &str, namespaces: Vec<String>) -> Result<Sight, Denied> {

@@ -30,10 +30,11 @@ const POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; fram
 struct Desk {
     shared: Shared,
     access: Access,
+    over_tls: bool,
 }
 
-/// Everything the dashboard answers.
-pub fn routes(shared: Shared, access: Access) -> Router {
+/// Everything the dashboard answers. Over TLS a browser is told to send the token over TLS alone.
+pub fn routes(shared: Shared, access: Access, over_tls: bool) -> Router {
     let mut router = Router::new();
     for asset in assets::ALL {
         let serve = || async {
@@ -53,7 +54,7 @@ pub fn routes(shared: Shared, access: Access) -> Router {
         .route("/api/stream", get(stream))
         .route("/api/pods/{namespace}/{name}", get(story))
         .route("/api/login", post(login))
-        .with_state(Desk { shared, access })
+        .with_state(Desk { shared, access, over_tls })
 }
 
 impl Desk {
@@ -78,6 +79,7 @@ impl IntoResponse for Refusal {
             Denied::NoToken => StatusCode::UNAUTHORIZED,
             Denied::Nothing { .. } => StatusCode::FORBIDDEN,
             Denied::Unavailable(_) => StatusCode::BAD_GATEWAY,
+            Denied::Busy => StatusCode::TOO_MANY_REQUESTS,
         };
         (status, Json(json!({"error": self.0.to_string()}))).into_response()
     }
@@ -196,7 +198,8 @@ async fn login(State(desk): State<Desk>, Json(login): Json<Login>) -> Result<Res
     let token = login.token.trim();
     let namespaces = desk.shared.look(|board| board.namespaces());
     desk.access.sight(Some(token), namespaces).await?;
-    let cookie = format!("{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/");
+    let secure = if desk.over_tls { "; Secure" } else { "" };
+    let cookie = format!("{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/{secure}");
     match HeaderValue::from_str(&cookie) {
         Ok(cookie) => Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response()),
         Err(_) => Err(Refusal(Denied::NoToken)),

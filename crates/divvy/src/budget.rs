@@ -15,7 +15,6 @@ use divvy_budget::treasury::Settings;
 use divvy_cluster::Failure;
 use divvy_cluster::lease::{self, Standing};
 use divvy_service::http;
-use divvy_service::tls::Certificate;
 use tokio::sync::{mpsc, watch};
 
 use crate::flags::{Common, Service};
@@ -94,7 +93,10 @@ pub(crate) fn add(service: &mut Service, common: &Common, flags: &BudgetFlags) -
     let (ask, questions) = mpsc::channel(64);
     if let Some(address) = flags.budget_listen {
         let certificate = match (&flags.budget_certificate, &flags.budget_key) {
-            (Some(chain), Some(key)) => Some(Certificate::from_files(chain, key).context("--budget-certificate")?),
+            (Some(chain), Some(key)) => {
+                let certificate = service.certificate("budget certificate", chain.clone(), key.clone());
+                Some(certificate.context("--budget-certificate")?)
+            }
             _ => None,
         };
         let listener = http::bind(address)?;

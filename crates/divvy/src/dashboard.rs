@@ -11,7 +11,7 @@ use divvy_api::reader::PodReader;
 use divvy_cluster::change::{Change, Feed, Kind, watches};
 use divvy_core::time::Time;
 use divvy_dashboard::{Access, Shared, routes};
-use divvy_service::{Stop, http, tls};
+use divvy_service::{Stop, http};
 use tokio::sync::{mpsc, watch};
 
 use crate::flags::{Common, Service};
@@ -50,8 +50,9 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
 
 /// Adds the dashboard's tasks.
 pub(crate) fn add(service: &mut Service, flags: &DashboardFlags) -> anyhow::Result<()> {
-    let certificate = match flags.dashboard_certificate.clone().zip(flags.dashboard_key.clone()) {
-        Some((certificate, key)) => Some(tls::Certificate::from_files(&certificate, &key)?),
+    let files = flags.dashboard_certificate.clone().zip(flags.dashboard_key.clone());
+    let certificate = match files {
+        Some((chain, key)) => Some(service.certificate("dashboard certificate", chain, key)?),
         None => None,
     };
     let listener = http::bind(flags.dashboard_listen)?;
@@ -59,7 +60,7 @@ pub(crate) fn add(service: &mut Service, flags: &DashboardFlags) -> anyhow::Resu
     let shared = Shared::default();
     let access = Access::kubernetes(service.client.clone());
     let stop = service.tasks.stop();
-    let routes = routes::routes(shared.clone(), access);
+    let routes = routes::routes(shared.clone(), access, certificate.is_some());
     service.tasks.add("dashboard", http::serve(listener, routes, certificate, stop.clone()));
     let (to, changes) = mpsc::channel(ROOM);
     let (_relist, relist) = watch::channel(0);

@@ -5,6 +5,7 @@
 
 mod clock;
 mod day;
+mod own_page;
 mod proof;
 mod summary;
 mod wishes;
@@ -71,7 +72,8 @@ pub(crate) async fn run(args: Args) -> anyhow::Result<()> {
     } else {
         let listener = http::bind(args.listen)?;
         let address = listener.local_addr()?;
-        let routes = routes::routes(shared.clone(), Access::Open).merge(wishes::routes(wish.clone()));
+        let routes = routes::routes(shared.clone(), Access::Open, false).merge(wishes::routes(wish.clone()));
+        let routes = routes.layer(axum::middleware::from_fn(own_page::alone));
         tasks.add("dashboard", http::serve(listener, routes, None, stop.clone()));
         println!("{}", summary::greeting(address, &args));
     }

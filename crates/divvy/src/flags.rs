@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
+use divvy_service::tls::Certificate;
 use divvy_service::{Health, Tasks, http, telemetry};
 use kube::Client;
 use prometheus_client::registry::Registry;
@@ -47,6 +48,19 @@ impl Common {
 }
 
 impl Service {
+    /// The certificate in two files, which is followed when somebody renews it.
+    pub(crate) fn certificate(
+        &mut self,
+        name: &'static str,
+        chain: PathBuf,
+        key: PathBuf,
+    ) -> anyhow::Result<Certificate> {
+        let certificate = Certificate::from_files(&chain, &key)?;
+        let stop = self.tasks.stop();
+        self.tasks.add(name, certificate.clone().follow(chain, key, stop));
+        Ok(certificate)
+    }
+
     /// Answers probes and runs until the end.
     pub(crate) async fn run(mut self) -> anyhow::Result<()> {
         let listener = http::bind(self.ops_listen)?;

@@ -1,7 +1,8 @@
 //! A server certificate that can change while connections come in.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use anyhow::Context;
 use rustls::ServerConfig;
@@ -9,6 +10,12 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+
+use crate::run::Stop;
+
+/// How often files are looked at that somebody else renews. The kubelet brings a changed Secret within about a minute; certificates are
+/// renewed days before they end.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// The certificate a listener shows. Clones share it; replacing it needs no new listener and breaks no connection.
 #[derive(Clone, Debug)]
@@ -27,6 +34,35 @@ impl Certificate {
     pub fn from_files(chain: &Path, key: &Path) -> anyhow::Result<Certificate> {
         let read = |path: &Path| std::fs::read(path).with_context(|| format!("could not read {}", path.display()));
         Certificate::from_pem(&read(chain)?, &read(key)?)
+    }
+
+    /// Shows what the two files hold, until `stop`: somebody else renews them. What cannot be used leaves the certificate as it was.
+    pub async fn follow(self, chain: PathBuf, key: PathBuf, stop: Stop) -> anyhow::Result<()> {
+        self.look_every(LOOK, chain, key, stop).await
+    }
+
+    async fn look_every(self, every: Duration, chain: PathBuf, key: PathBuf, stop: Stop) -> anyhow::Result<()> {
+        let read = || (std::fs::read(&chain).unwrap_or_default(), std::fs::read(&key).unwrap_or_default());
+        let mut shown = read();
+        loop {
+            tokio::select! {
+                () = stop.requested() => return Ok(()),
+                () = tokio::time::sleep(every) => {}
+            }
+            let found = read();
+            if found == shown {
+                continue;
+            }
+            match self.replace(&found.0, &found.1) {
+                Ok(()) => tracing::info!(file = %chain.display(), "a new certificate is shown"),
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::warn!(file = %chain.display(), error, "the new certificate cannot be used yet");
+                    continue;
+                }
+            }
+            shown = found;
+        }
     }
 
     /// Shows this one from now on.
@@ -82,6 +118,35 @@ mod tests {
         let error = shown.replace(other.as_bytes(), key.as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), "the private key does not belong to the certificate");
         assert_eq!(shown.0.0.read().unwrap().cert, before);
+    }
+
+    #[tokio::test]
+    async fn what_somebody_else_renews_is_shown_once_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let (chain, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        let lay_down = |(made, of): &(String, String)| {
+            std::fs::write(&chain, made).unwrap();
+            std::fs::write(&key, of).unwrap();
+        };
+        let (first, second) = (pair(), pair());
+        lay_down(&first);
+        let shown = Certificate::from_files(&chain, &key).unwrap();
+        let leaf = || shown.0.0.read().unwrap().cert[0].clone();
+        let before = leaf();
+        let mut tasks = crate::Tasks::new();
+        let often = Duration::from_millis(1);
+        tasks.add("certificate", shown.clone().look_every(often, chain.clone(), key.clone(), tasks.stop()));
+        let renewed = async {
+            // The chain first, as a slow hand does it.
+            std::fs::write(&chain, &second.0).unwrap();
+            tokio::time::sleep(5 * often).await;
+            lay_down(&second);
+            while leaf() == before {
+                tokio::time::sleep(often).await;
+            }
+            "it was renewed"
+        };
+        tasks.run_until(renewed).await.unwrap();
     }
 
     #[test]

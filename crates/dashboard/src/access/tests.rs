@@ -54,6 +54,40 @@ async fn who_may_list_all_pods_sees_everything_and_is_not_asked_about_twice() {
 }
 
 #[tokio::test]
+async fn the_api_server_is_asked_about_so_many_strangers_and_viewers_look_on() {
+    let (access, asked) = access(&["a"], false);
+    assert!(access.sight(Some("good"), there()).await.is_ok());
+    let before = asked.load(Ordering::Relaxed);
+    let mut busy = 0;
+    for n in 0..2_000 {
+        match access.sight(Some(&format!("bad-{n}")), there()).await {
+            Err(Denied::Busy) => busy += 1,
+            other => assert_eq!(other, Err(Denied::NoToken)),
+        }
+    }
+    assert!(busy > 0, "however long it took");
+    assert_eq!(asked.load(Ordering::Relaxed) - before, 2_000 - busy);
+    // Its review has grown old meanwhile.
+    let Access::Kubernetes(gate) = &access else { panic!("open") };
+    for (at, _) in gate.known.lock().unwrap().values_mut() {
+        *at = at.checked_sub(BELIEVED).unwrap();
+    }
+    assert!(access.sight(Some("good"), there()).await.is_ok());
+    assert_eq!(access.sight(Some(&"x".repeat(LONGEST + 1)), there()).await, Err(Denied::NoToken));
+}
+
+#[test]
+fn strangers_are_asked_about_again_when_time_has_passed() {
+    let begin = Instant::now();
+    let mut strangers = Strangers { may: 0.0, at: begin };
+    assert!(!strangers.one_more(begin));
+    let later = begin + Duration::from_secs(1);
+    assert_eq!((0..100).filter(|_| strangers.one_more(later)).count(), 10);
+    let long_after = later + Duration::from_secs(3_600);
+    assert_eq!((0..1_000).filter(|_| strangers.one_more(long_after)).count(), 100);
+}
+
+#[tokio::test]
 async fn others_see_the_namespaces_whose_pods_they_may_list() {
     let (some, _) = access(&["b"], false);
     let sight = some.sight(Some("good"), there()).await.unwrap();

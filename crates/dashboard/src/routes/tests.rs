@@ -12,7 +12,7 @@ async fn ask(routes: &Router, path: &str) -> Response {
 
 #[tokio::test]
 async fn the_page_and_its_parts_are_there_and_run_nothing_from_elsewhere() {
-    let routes = routes(Shared::default(), Access::Open);
+    let routes = routes(Shared::default(), Access::Open, false);
     for asset in assets::ALL {
         let reply = ask(&routes, asset.path).await;
         assert_eq!(reply.status(), StatusCode::OK, "{}", asset.path);
@@ -25,7 +25,7 @@ async fn the_page_and_its_parts_are_there_and_run_nothing_from_elsewhere() {
 #[tokio::test]
 async fn what_changes_is_pushed_after_the_whole_picture() {
     let shared = Shared::default();
-    let routes = routes(shared.clone(), Access::Open);
+    let routes = routes(shared.clone(), Access::Open, false);
     let mut body = ask(&routes, "/api/stream").await.into_body();
     let mut next = async || {
         let frame = tokio::time::timeout(Duration::from_secs(60), body.frame()).await.unwrap().unwrap().unwrap();
