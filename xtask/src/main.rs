@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod check;
 mod cluster;
 mod codegen;
 mod dist;
@@ -21,6 +22,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Format, lint and test what your change can reach: minutes instead of the half hour of `test`
+    Check(check::Args),
     /// Everything that decides green: format, lints, unit tests, laws, end-to-end
     Test(test::Args),
     /// Write all generated code anew (a test fails where it is stale)
@@ -38,6 +41,7 @@ enum Chore {
 
 fn main() -> anyhow::Result<()> {
     match Args::parse().chore {
+        Chore::Check(args) => check::run(&args),
         Chore::Test(args) => test::run(&args),
         Chore::Bench(args) => bench::run(&args),
         Chore::Codegen => codegen::run(),

@@ -1,0 +1,222 @@
+//! `cargo xtask check`: formats, lints and tests what a change can reach, and says what it leaves out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use crate::run;
+
+/// The end-to-end tests need a Kubernetes of their own: they are compiled and linted here, and run by name or by `cargo xtask test`.
+const NOT_RUN: &str = "divvy-e2e";
+/// A change of one of these can reach every package.
+const REACHES_ALL: &[&str] = &["Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "clippy.toml", ".cargo/config.toml"];
+/// The rules that look at every file of the repository are tests of this package.
+const TIDY: &str = "xtask";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The commit that the change is compared with [default: where this branch left the one it follows]
+    #[arg(long, value_name = "COMMIT")]
+    since: Option<String>,
+    /// Print what would be checked, and check nothing
+    #[arg(long)]
+    plan: bool,
+}
+
+/// A package of the workspace.
+struct Package {
+    name: String,
+    /// From the repository's root, without a slash at the end.
+    folder: String,
+    /// Other packages of the workspace: what it ships with, and what only its tests use.
+    uses: BTreeSet<String>,
+    tests_use: BTreeSet<String>,
+    /// Folders at the root whose files its sources name.
+    reads: BTreeSet<String>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let base = match &args.since {
+        Some(commit) => commit.clone(),
+        None => base()?,
+    };
+    let files = changed(&base)?;
+    let packages = packages()?;
+    let reached = reached(&packages, &files);
+    let chosen: Vec<&str> = packages.iter().map(|p| &*p.name).filter(|name| reached.contains(*name)).collect();
+    let left: Vec<&str> = packages.iter().map(|p| &*p.name).filter(|name| !reached.contains(*name)).collect();
+    println!(
+        "{} files differ from {base}; they can reach {} of {} packages",
+        files.len(),
+        chosen.len(),
+        packages.len()
+    );
+    println!("checked:  {}", chosen.join(" "));
+    println!("left out: {}", if left.is_empty() { "no package".to_owned() } else { left.join(" ") });
+    println!(
+        "          the end-to-end tests (`cargo test -p {NOT_RUN} --test FILE NAME`, or `cargo xtask test` for everything)"
+    );
+    if args.plan {
+        return Ok(());
+    }
+    for (step, words) in steps(&chosen) {
+        let start = Instant::now();
+        println!("==> {step}");
+        let words: Vec<&str> = words.iter().map(|w| &**w).collect();
+        run::run(&mut run::command("cargo", &words))?;
+        println!("    {:.1} s", start.elapsed().as_secs_f64());
+    }
+    println!("everything that this change can reach holds");
+    Ok(())
+}
+
+/// The calls of cargo, each with the name that is printed before it.
+fn steps(chosen: &[&str]) -> Vec<(&'static str, Vec<String>)> {
+    let of = |packages: &[&str]| packages.iter().flat_map(|p| ["-p".to_owned(), (*p).to_owned()]).collect::<Vec<_>>();
+    let words = |before: &[&str], packages: &[&str], after: &[&str]| {
+        let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        [own(before), of(packages), own(after)].concat()
+    };
+    let tested: Vec<&str> = chosen.iter().copied().filter(|name| *name != NOT_RUN).collect();
+    vec![
+        ("format", vec!["fmt".to_owned(), "--all".to_owned()]),
+        ("lints", words(&["clippy", "--all-targets", "--quiet"], chosen, &["--", "-D", "warnings"])),
+        ("tests", words(&["test", "--quiet", "--no-fail-fast"], &tested, &[])),
+    ]
+}
+
+/// Where this branch left the one it follows; the last commit where it follows none.
+fn base() -> anyhow::Result<String> {
+    for upstream in ["@{upstream}", "origin/HEAD", "origin/main"] {
+        if let Ok(commit) = git(&["merge-base", "HEAD", upstream]) {
+            return Ok(commit.trim().to_owned());
+        }
+    }
+    Ok("HEAD".to_owned())
+}
+
+/// The files that differ from `base`, those that git does not know yet among them.
+fn changed(base: &str) -> anyhow::Result<BTreeSet<String>> {
+    let known = git(&["diff", "--name-only", "--no-renames", base, "--"])?;
+    let new = git(&["ls-files", "--others", "--exclude-standard"])?;
+    Ok(known.lines().chain(new.lines()).map(str::to_owned).collect())
+}
+
+fn git(words: &[&str]) -> anyhow::Result<String> {
+    let output = run::command("git", words).output().context("git could not be started")?;
+    ensure!(output.status.success(), "git {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn packages() -> anyhow::Result<Vec<Package>> {
+    let output = run::command("cargo", &["metadata", "--format-version=1", "--no-deps"]).output()?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("what cargo metadata printed")?;
+    metadata["packages"].as_array().context("cargo metadata names no packages")?.iter().map(package).collect()
+}
+
+fn package(found: &Value) -> anyhow::Result<Package> {
+    let text = |value: &Value| value.as_str().map(str::to_owned).context("cargo metadata: a word is missing");
+    let manifest = text(&found["manifest_path"])?;
+    let folder = manifest.strip_prefix(&*run::root().to_string_lossy()).unwrap_or(&manifest);
+    let folder = folder.trim_start_matches('/').trim_end_matches("Cargo.toml").trim_end_matches('/').to_owned();
+    let (mut uses, mut tests_use) = (BTreeSet::new(), BTreeSet::new());
+    for need in found["dependencies"].as_array().into_iter().flatten().filter(|need| !need["path"].is_null()) {
+        let kept = if need["kind"] == "dev" { &mut tests_use } else { &mut uses };
+        kept.insert(text(&need["name"])?);
+    }
+    let reads = read_by(&folder)?;
+    Ok(Package { name: text(&found["name"])?, folder, uses, tests_use, reads })
+}
+
+/// The folders at the root whose files the sources in `folder` name, such as `docs` and `charts`.
+fn read_by(folder: &str) -> anyhow::Result<BTreeSet<String>> {
+    let tracked = git(&["ls-files", "--", &format!("{folder}/*.rs")])?;
+    let texts: Vec<String> =
+        tracked.lines().filter_map(|file| std::fs::read_to_string(run::root().join(file)).ok()).collect();
+    let top = git(&["ls-tree", "-d", "--name-only", "HEAD"])?;
+    let named = |top: &&str| {
+        let spelled = [format!("../{top}/"), format!("\"{top}/"), format!("\"{top}\"")];
+        texts.iter().any(|text| spelled.iter().any(|s| text.contains(s)))
+    };
+    Ok(top.lines().filter(named).map(str::to_owned).collect())
+}
+
+/// The packages that a change of `files` can reach: those the files lie in or that read them, and those that use one of these.
+fn reached(packages: &[Package], files: &BTreeSet<String>) -> BTreeSet<String> {
+    let all = || packages.iter().map(|p| p.name.clone()).collect();
+    if files.iter().any(|file| REACHES_ALL.contains(&&**file)) {
+        return all();
+    }
+    let mut changed: BTreeSet<&str> = BTreeSet::new();
+    let mut read: BTreeSet<&str> = BTreeSet::from([TIDY]);
+    for file in files {
+        let owner = packages.iter().find(|p| file.strip_prefix(&*p.folder).is_some_and(|rest| rest.starts_with('/')));
+        match (owner, file.split_once('/')) {
+            (Some(owner), _) => _ = changed.insert(&owner.name),
+            (None, Some((top, _))) => {
+                read.extend(packages.iter().filter(|p| p.reads.contains(top)).map(|p| &*p.name));
+            }
+            (None, None) => {}
+        }
+    }
+    let users = users(packages);
+    let mut queue: Vec<&str> = changed.iter().copied().collect();
+    while let Some(next) = queue.pop() {
+        queue.extend(users.get(next).into_iter().flatten().copied().filter(|user| changed.insert(user)));
+    }
+    let by_tests = packages.iter().filter(|p| p.tests_use.iter().any(|used| changed.contains(&**used)));
+    by_tests.map(|p| &*p.name).chain(changed.iter().copied()).chain(read).map(str::to_owned).collect()
+}
+
+/// Who ships with whom: for each package those that use it.
+fn users(packages: &[Package]) -> BTreeMap<&str, Vec<&str>> {
+    let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in packages {
+        for used in &package.uses {
+            users.entry(used).or_default().push(&package.name);
+        }
+    }
+    users
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(name: &str, uses: &[&str], tests_use: &[&str], reads: &[&str]) -> Package {
+        let set = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
+        let folder = format!("crates/{name}");
+        Package { name: name.to_owned(), folder, uses: set(uses), tests_use: set(tests_use), reads: set(reads) }
+    }
+
+    fn reached_by(files: &[&str]) -> String {
+        let packages = [
+            named("core", &[], &[], &["docs"]),
+            named("agent", &["core"], &[], &[]),
+            named("sim", &[], &["agent"], &["tables"]),
+            named("tool", &["sim"], &[], &[]),
+            named("xtask", &[], &[], &[]),
+        ];
+        let files = files.iter().map(|f| (*f).to_owned()).collect();
+        reached(&packages, &files).into_iter().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_change_reaches_its_package_and_those_that_use_it_or_read_it() {
+        assert_eq!(reached_by(&["crates/tool/src/lib.rs"]), "tool xtask");
+        assert_eq!(
+            reached_by(&["crates/agent/src/lib.rs"]),
+            "agent sim xtask",
+            "sim's tests use the agent; tool does not"
+        );
+        assert_eq!(reached_by(&["crates/core/src/lib.rs"]), "agent core sim xtask");
+        assert_eq!(reached_by(&["tables/cuda.tsv"]), "sim xtask", "nothing that sim gives to others is in a table");
+        assert_eq!(reached_by(&["docs/agent.md"]), "core xtask");
+        assert_eq!(reached_by(&["README.md"]), "xtask");
+        assert_eq!(reached_by(&[]), "xtask");
+        assert_eq!(reached_by(&["Cargo.lock"]), "agent core sim tool xtask");
+    }
+}
