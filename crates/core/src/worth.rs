@@ -178,7 +178,9 @@ impl Worth {
             let mut free = BTreeMap::<u16, usize>::new();
             for (device, book) in own(state) {
                 let (model, left) = (state.model(device), left(book));
-                remainders[usize::from(model)][usize::from(left)] += 1;
+                if let Some(by) = remainders.get_mut(usize::from(model)) {
+                    by[usize::from(left)] += 1;
+                }
                 *free.entry(model).or_default() += usize::from(usize::from(left) == WHOLE);
                 memory += u128::from(book.memory.0);
                 devices += 1;
@@ -187,8 +189,10 @@ impl Worth {
             cpu = cpu.saturating_add(all);
             cpu_beside = cpu_beside.saturating_add(if free.is_empty() { 0 } else { all });
             for (model, free) in free {
-                rooms[usize::from(model)]
-                    .push(Room { free: free.min(MANY), cpu: all.saturating_sub(state.used().cpu) });
+                let room = Room { free: free.min(MANY), cpu: all.saturating_sub(state.used().cpu) };
+                if let Some(by) = rooms.get_mut(usize::from(model)) {
+                    by.push(room);
+                }
             }
         }
         let typical = ((memory / u128::from(devices.max(1))) as u64 >> 20).max(1);

@@ -13,6 +13,11 @@ use crate::quota::{Held, Usage};
 use crate::resources::Resources;
 use crate::units::Share;
 
+/// Most models that are told apart: more than are on the market. Names come from agents, and each has 16 KiB in the tables of what leftovers
+/// are worth; twice as many have twice that, in tables that are made anew every few hundred pods. Devices of further models are placed as all
+/// others, and are worth nothing in particular to pods that name them.
+const MOST_MODELS: usize = 256;
+
 /// A node, its books, and who is on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeState {
@@ -38,10 +43,14 @@ impl NodeState {
         let links = devices.iter().flat_map(|a| devices.iter().map(move |b| link(a, b))).collect();
         let mut place = |model: &Model| {
             let found = known.iter().position(|known| known == model);
-            found.unwrap_or_else(|| {
+            let place = found.unwrap_or(known.len());
+            if place >= MOST_MODELS {
+                return u16::MAX;
+            }
+            if found.is_none() {
                 known.push(model.clone());
-                known.len() - 1
-            }) as u16
+            }
+            place as u16
         };
         let models = devices.iter().map(|device| place(&device.model)).collect();
         NodeState { books, used: Resources::default(), pods: Vec::new(), links, models, node: Arc::new(node) }
@@ -72,7 +81,7 @@ impl NodeState {
         self.links.get(a * self.books.len() + b).copied().unwrap_or_default()
     }
 
-    /// The model of a device, by place in [`super::Snapshot::models`].
+    /// The model of a device, by place in [`super::Snapshot::models`]; beyond it for one that is not told apart.
     pub(crate) fn model(&self, device: usize) -> u16 {
         self.models.get(device).copied().unwrap_or(u16::MAX)
     }

@@ -7,7 +7,8 @@ use crate::worth::{Rest, Worth};
 /// One node.
 #[derive(Clone, Debug)]
 pub(super) struct Seat {
-    /// Nothing about it is special: no taints, one model of GPU, none cut into partitions. Simple pods can be rated by this alone.
+    /// Nothing about it is special: no taints, one model of GPU that is told apart, none cut into partitions. Simple pods can be rated by this
+    /// alone.
     pub(super) plain: bool,
     pub(super) pods_left: u32,
     pub(super) rest: Rest,
@@ -83,6 +84,7 @@ impl Seat {
             && !node.unschedulable
             && !node.unready
             && self.rest.uniform
+            && (devices.is_empty() || state.model(0) != u16::MAX)
             && devices.iter().all(ordinary);
         self.pods_left = node.max_pods.saturating_sub(state.pods().len() as u32);
         self.memory_left = node.allocatable.memory.saturating_sub(state.used().memory).0;

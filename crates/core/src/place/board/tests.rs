@@ -114,3 +114,24 @@ fn a_request_too_long_to_remember_is_answered_all_the_same() {
         snapshot.remove_pod(&pod.uid);
     }
 }
+
+#[test]
+fn agents_that_make_up_models_get_no_tables_and_their_devices_are_used_all_the_same() {
+    let mut snapshot = cluster("node a cpu=64 gpu=1\nwait p share=300");
+    let made_up = snapshot.nodes().next().unwrap().1.node().clone();
+    for i in 0..1000 {
+        let mut node = made_up.clone();
+        node.inventory.devices[0].model = format!("card-{i}").as_str().into();
+        snapshot.put_node(node);
+        if i % 200 == 0 {
+            snapshot.reckon_worth();
+        }
+    }
+    snapshot.reckon_worth();
+    assert_eq!(snapshot.models().len(), 256);
+    let (policy, kept, mut board) = (Policy::only(Placement::Frag), Kept::default(), Board::default());
+    let (ix, state) = snapshot.waiting().next().unwrap();
+    let pod = state.pod().clone();
+    let attempt = Attempt::new(&snapshot, &policy, ix, &pod, &kept, NOW).unwrap();
+    assert_eq!(attempt.recall(&mut board, None).unwrap(), Some(attempt.best().unwrap()));
+}
