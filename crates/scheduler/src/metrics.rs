@@ -1,5 +1,8 @@
 //! What the scheduler tells Prometheus. With a switch also under the names of the emulated systems' schedulers ([`emulated`]).
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -28,6 +31,8 @@ pub struct Metrics {
     free: Family<Model, Gauge>,
     devices: Family<Model, Gauge>,
     stranded: Family<Model, Gauge>,
+    /// The models that are shown.
+    models: Arc<Mutex<BTreeSet<String>>>,
     seconds: Family<Step, Histogram, fn() -> Histogram>,
     emulated: Option<Emulated>,
 }
@@ -72,6 +77,7 @@ impl Metrics {
             free: Family::default(),
             devices: Family::default(),
             stranded: Family::default(),
+            models: Arc::default(),
             seconds: Family::new_with_constructor(buckets),
             emulated: None,
         };
@@ -147,6 +153,15 @@ impl Metrics {
             self.queue.get_or_create(&Stand { state }).set(pods);
         }
         self.oldest.set(standing.oldest_seconds);
+        // A model whose last device is gone is shown no longer.
+        let models = standing.models.keys().cloned().collect();
+        let before = std::mem::replace(&mut *self.models.lock().unwrap_or_else(PoisonError::into_inner), models);
+        for model in before.into_iter().filter(|model| !standing.models.contains_key(model)) {
+            let label = Model { model };
+            for family in [&self.devices, &self.free, &self.stranded] {
+                family.remove(&label);
+            }
+        }
         for (model, sums) in standing.models {
             let label = Model { model };
             self.devices.get_or_create(&label).set(sums.devices);
@@ -156,5 +171,34 @@ impl Metrics {
         if let Some(emulated) = self.emulated.as_ref().filter(|_| self.leading.get() == 1) {
             emulated.show(Table::of(world.snapshot()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use divvy_cluster::Change;
+    use divvy_core::device::Device;
+    use divvy_core::node::Node;
+    use divvy_core::time::Time;
+    use divvy_core::units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_model_is_shown_as_long_as_there_is_a_device_of_it() {
+        let (mut registry, mut world) = (Registry::default(), World::new("divvy"));
+        let metrics = Metrics::register(&mut registry);
+        let mut shown = |model: &str| {
+            let mut node = Node::new("n", Default::default());
+            node.inventory.devices = vec![Device::gpu("GPU-1", 0, model, Bytes::gib(80))];
+            world.apply(Change::Node(Box::new(node), None), Time(0));
+            metrics.show(&world, Time(0));
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            text.lines().filter(|line| line.contains("model=")).map(str::to_owned).collect::<Vec<String>>()
+        };
+        assert_eq!(shown("H100").len(), 3);
+        let now = shown("H200");
+        assert!(now.len() == 3 && now.iter().all(|line| line.contains("H200")), "{now:?}");
     }
 }

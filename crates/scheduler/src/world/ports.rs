@@ -26,6 +26,9 @@ impl Ports {
         let Some((node, port)) = self.by_pod.remove(uid) else { return };
         if let Some(ports) = self.by_node.get_mut(&node) {
             ports.remove(&port);
+            if ports.is_empty() {
+                self.by_node.remove(&node);
+            }
         }
     }
 
