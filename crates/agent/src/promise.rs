@@ -2,7 +2,8 @@
 //! files that exist. Pure: [`plan`] says what has to be written, [`write`] writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write as _};
+use std::path::{Component, Path, PathBuf};
 
 use divvy_core::device::Inventory;
 use divvy_core::grant::Grant;
@@ -11,6 +12,8 @@ use divvy_core::keys;
 use divvy_core::time::Time;
 use divvy_dialects::emulate::{Emulation, Place, Promised, Source};
 use divvy_dialects::{PodManifest, emulate};
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::edits::{ContainerEdits, Mount};
 use crate::pods::PodView;
@@ -18,7 +21,9 @@ use crate::pods::PodView;
 /// Something that must be on the host before the container starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Where.
+    /// The container's folder, of which only the agent writes the names in it.
+    pub below: PathBuf,
+    /// Where in it. The container may have written everything on the way.
     pub path: PathBuf,
     /// A file's content; `None` makes a folder.
     pub content: Option<Vec<u8>>,
@@ -54,15 +59,16 @@ pub fn ports<'a>(pods: impl Iterator<Item = &'a PodView>) -> BTreeSet<u16> {
 pub fn plan(promised: &Promised, ground: &Ground<'_>, exists: impl Fn(&Path) -> bool) -> (ContainerEdits, Vec<Write>) {
     let mut edits = ContainerEdits { env: promised.env.clone(), ..ContainerEdits::default() };
     let mut writes = Vec::new();
-    let mut own_folders: Vec<(PathBuf, PathBuf)> = Vec::new();
+    let mut own_folders: Vec<PathBuf> = Vec::new();
     for mount in &promised.mounts {
         let inside = PathBuf::from(&mount.path);
         let host = match mount.source {
             Source::Library => ground.library.to_owned(),
             Source::Own => {
-                let host = ground.own.join(inside.strip_prefix("/").unwrap_or(&inside));
-                writes.push(Write { path: host.clone(), content: None, writable: !mount.read_only });
-                own_folders.push((inside.clone(), host.clone()));
+                let path = inside.strip_prefix("/").unwrap_or(&inside).to_owned();
+                let host = ground.own.join(&path);
+                writes.push(Write { below: ground.own.into(), path, content: None, writable: !mount.read_only });
+                own_folders.push(inside.clone());
                 host
             }
             Source::Host if exists(&inside) => inside.clone(),
@@ -76,13 +82,12 @@ pub fn plan(promised: &Promised, ground: &Ground<'_>, exists: impl Fn(&Path) -> 
     }
     for file in &promised.files {
         let inside = PathBuf::from(&file.path);
-        let in_own = own_folders.iter().find_map(|(at, host)| Some(host.join(inside.strip_prefix(at).ok()?)));
-        let host = in_own.unwrap_or_else(|| {
-            let host = ground.own.join(inside.strip_prefix("/").unwrap_or(&inside));
-            edits.mounts.push(Mount::read_only(&host, &inside));
-            host
-        });
-        writes.push(Write { path: host, content: Some(file.content.clone()), writable: false });
+        let path = inside.strip_prefix("/").unwrap_or(&inside).to_owned();
+        if !own_folders.iter().any(|folder| inside.starts_with(folder)) {
+            edits.mounts.push(Mount::read_only(ground.own.join(&path), &inside));
+        }
+        let content = Some(file.content.clone());
+        writes.push(Write { below: ground.own.into(), path, content, writable: false });
     }
     (edits, writes)
 }
@@ -100,26 +105,42 @@ fn driver_under(folder: &Path, driver: &[Mount]) -> Vec<Mount> {
     mounts
 }
 
-/// Writes what [`plan`] asked for.
-pub fn write(writes: &[Write]) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
+/// Writes what [`plan`] asked for. As root, and below folders that the container can write: so each name on the way is opened by itself,
+/// and one that leads elsewhere is an error. That is what `openat2` does with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`, which kernels
+/// before 5.6 do not have.
+pub fn write(writes: &[Write]) -> io::Result<()> {
     for write in writes {
-        match &write.content {
-            None => {
-                std::fs::create_dir_all(&write.path)?;
-                // A container runs as whoever its image says.
-                let mode = if write.writable { 0o777 } else { 0o755 };
-                std::fs::set_permissions(&write.path, std::fs::Permissions::from_mode(mode))?;
-            }
-            Some(content) => {
-                if let Some(folder) = write.path.parent() {
-                    std::fs::create_dir_all(folder)?;
-                }
-                std::fs::write(&write.path, content)?;
-            }
-        }
+        std::fs::create_dir_all(&write.below)?;
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", write.path.display()));
+        write_one(write).map_err(named)?;
     }
     Ok(())
+}
+
+fn write_one(write: &Write) -> io::Result<()> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut at = fs::open(&write.below, flags, Mode::empty())?;
+    let mut names = Vec::new();
+    for part in write.path.components() {
+        let Component::Normal(name) = part else { return Err(io::Error::other("no path within a folder")) };
+        names.push(name);
+    }
+    let file = if write.content.is_some() { names.pop() } else { None };
+    for name in names {
+        match fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => at = fs::openat(&at, name, flags, Mode::empty())?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let Some((name, content)) = file.zip(write.content.as_ref()) else {
+        // A container runs as whoever its image says.
+        let mode = if write.writable { 0o777 } else { 0o755 };
+        return Ok(fs::fchmod(&at, Mode::from_raw_mode(mode))?);
+    };
+    // Nobody is waited for who might read a pipe of that name.
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::openat(&at, name, flags, Mode::from_raw_mode(0o644))?;
+    std::fs::File::from(file).write_all(content)
 }
 
 /// Adds the time to what is written when a pod has started, where its system did: gpushare's plugin wrote it beside the assignment. Only
@@ -148,5 +169,61 @@ mod tests {
         let mut nothing = BTreeMap::new();
         stamp(&mut nothing, Time(1));
         assert!(nothing.is_empty());
+    }
+
+    fn promise(path: &str, content: Option<&str>) -> Write {
+        Write {
+            below: PathBuf::new(),
+            path: path.into(),
+            content: content.map(|c| c.as_bytes().to_vec()),
+            writable: true,
+        }
+    }
+
+    fn written(below: &Path, mut write: Write) -> io::Result<()> {
+        write.below = below.to_owned();
+        super::write(&[write])
+    }
+
+    #[test]
+    fn what_was_promised_is_written_and_written_again() {
+        use std::os::unix::fs::PermissionsExt;
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("c/own");
+        for content in ["longer at first", "and then not"] {
+            written(&own, promise("tmp/lock", None)).unwrap();
+            written(&own, promise("etc/vcuda/vcuda.config", Some(content))).unwrap();
+            assert_eq!(std::fs::read_to_string(own.join("etc/vcuda/vcuda.config")).unwrap(), content);
+        }
+        let mode = |path: &str| own.join(path).metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("tmp/lock"), mode("tmp"), mode("etc/vcuda")), (0o777, 0o755, 0o755));
+    }
+
+    #[test]
+    fn a_link_or_a_pipe_that_the_container_put_in_the_way_is_an_error_and_nothing_else() {
+        use std::os::unix::fs::symlink;
+        let root = tempfile::tempdir().unwrap();
+        let (own, host) = (root.path().join("own"), root.path().join("host"));
+        std::fs::create_dir_all(&host).unwrap();
+        std::fs::write(host.join("file"), "the host's").unwrap();
+        written(&own, promise("w", None)).unwrap();
+        symlink(&host, own.join("w/folder")).unwrap();
+        symlink(host.join("file"), own.join("w/file")).unwrap();
+        symlink(host.join("new"), own.join("w/new")).unwrap();
+        fs::mknodat(fs::CWD, own.join("w/pipe"), fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        for (path, content) in [
+            ("w/folder", None),
+            ("w/folder/below", None),
+            ("w/folder/file", Some("mine")),
+            ("w/file", Some("mine")),
+            ("w/new", Some("mine")),
+            ("w/pipe", Some("mine")),
+            ("w/../../host/file", Some("mine")),
+            ("/w/file", Some("mine")),
+        ] {
+            assert!(written(&own, promise(path, content)).is_err(), "{path}");
+        }
+        assert_eq!(std::fs::read_to_string(host.join("file")).unwrap(), "the host's");
+        assert_eq!(std::fs::read_dir(&host).unwrap().count(), 1);
     }
 }

@@ -1,5 +1,7 @@
 //! Laws that hold for whatever is thrown at the reader.
 
+use std::path::Path;
+
 use divvy_core::ask::{Dialect, GpuAsk};
 use divvy_core::device::{Device, Isolation};
 use divvy_core::grant::{ContainerGrant, Grant, Slice};
@@ -498,7 +500,16 @@ proptest! {
             let grant = Grant { v: 1, at, policy: "p".into(), containers: containers.collect(), claim: None };
             let place = Place { node: "n", inventory: &inventory, ports_taken: &Default::default() };
             let manifest = PodManifest::new(&pod);
-            prop_assert_eq!(emulate(&manifest, &ask, &grant, &place), emulate(&manifest, &ask, &grant, &place));
+            let emulation = emulate(&manifest, &ask, &grant, &place);
+            prop_assert_eq!(&emulation, &emulate(&manifest, &ask, &grant, &place));
+            // The node writes files as root, which must not go through a folder that a tenant fills.
+            for promised in emulation.containers.values() {
+                let writable: Vec<_> = promised.mounts.iter().filter(|mount| !mount.read_only).collect();
+                for file in &promised.files {
+                    let within = writable.iter().find(|mount| Path::new(&file.path).starts_with(&mount.path));
+                    prop_assert!(within.is_none(), "{} lies within {:?}", file.path, within);
+                }
+            }
             emulate_node("n", &inventory);
         }
     }
