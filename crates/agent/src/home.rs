@@ -5,9 +5,10 @@
 //! RUN/offers.json                   how much of the devices may be promised
 //! RUN/aside/                        what could not be removed
 //! RUN/containers/UID/pod.json       what the pod holds, and since when
-//! RUN/containers/UID/NAME/gate      the container's pages
-//! RUN/containers/UID/NAME/ledger
-//! RUN/containers/UID/NAME/own/      folders that its dialect's system promised
+//! RUN/containers/UID/NAME/gate      the container's page that it cannot write
+//! RUN/containers/UID/NAME/bounded/  a small tmpfs for what it can write:
+//! RUN/containers/UID/NAME/bounded/ledger   the other page
+//! RUN/containers/UID/NAME/bounded/own/     folders that its dialect's system promised
 //! RUN/containers/UID/NAME/library   the version of libdivvy.so it was given
 //! RUN/containers/UID/NAME/slots     the ids under which its CDI specs were written
 //! ```
@@ -16,6 +17,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use divvy_core::device::Device;
 use divvy_core::grant::Slice;
@@ -29,7 +31,11 @@ use crate::ledger::Holder;
 use crate::library::Shelf;
 use crate::offer::Offers;
 
+mod bounds;
 mod removal;
+
+use bounds::Bounds;
+pub use bounds::ledger_of;
 
 const OFFERS: &str = "offers.json";
 
@@ -37,12 +43,13 @@ const OFFERS: &str = "offers.json";
 #[derive(Clone, Debug)]
 pub struct Home {
     run: PathBuf,
+    bounds: Arc<Bounds>,
 }
 
 impl Home {
     /// Opens `run`, and makes what is missing in it. What was set aside is tried once more.
     pub fn open(run: &Path) -> io::Result<Home> {
-        let home = Home { run: run.to_owned() };
+        let home = Home { run: run.to_owned(), bounds: Arc::default() };
         fs::create_dir_all(home.containers())?;
         fs::create_dir_all(home.socket_dir())?;
         for folder in home.set_aside() {
@@ -122,11 +129,12 @@ impl Home {
         let dir = self.container(uid, name)?;
         fs::create_dir_all(&dir)?;
         write(&dir.join("slots"), slots.join("\n").as_bytes())?;
+        let written = self.bounds.folder(&dir);
         let mut pages = Pages {
             socket_dir: self.socket_dir(),
             gate: dir.join(place::GATE),
-            ledger: dir.join(place::LEDGER),
-            own: dir.join("own"),
+            ledger: written.join(place::LEDGER),
+            own: written.join(bounds::OWN),
             library: PathBuf::new(),
             preload: PathBuf::new(),
         };
@@ -136,8 +144,8 @@ impl Home {
             Ok(gate) => gate.set_config(config)?,
             Err(_) => drop(GateWriter::create(&dir, config)?),
         }
-        if LedgerFile::open_guarded(&dir).is_err() {
-            drop(LedgerFile::create(&dir, config.devices.len())?);
+        if LedgerFile::open_guarded(&written).is_err() {
+            drop(LedgerFile::create(&written, config.devices.len())?);
         }
         write(&dir.join("library"), shelf.current().as_bytes())?;
         pages.library = shelf.library(shelf.current());
@@ -195,6 +203,9 @@ impl Home {
 
     fn forget_within(&self, uid: &PodUid, steps: u64) -> io::Result<Vec<String>> {
         let (dir, slots) = (self.pod(uid)?, self.slots(uid));
+        for container in fs::read_dir(&dir).into_iter().flatten().flatten() {
+            bounds::unbind(&container.path());
+        }
         match removal::remove(&dir, steps) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
@@ -206,6 +217,11 @@ impl Home {
             Ok(()) => {}
         }
         Ok(slots)
+    }
+
+    /// Tells when there is little room for what pods that start need.
+    pub fn tell_of_room(&self) {
+        self.bounds.tell_of_room(&self.run);
     }
 
     /// Folders of pods, whether they still hold something or not.

@@ -92,6 +92,7 @@ impl Settle {
             self.node.settle(running);
             if sweep {
                 self.node.sweep();
+                self.node.home().tell_of_room();
             }
         }
         self.hold.update(&self.node.places());

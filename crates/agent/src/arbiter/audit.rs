@@ -16,6 +16,7 @@ use divvy_shm::map::Guarded;
 use divvy_shm::{ContainerConfig, GateReader, Ledger, LedgerFile, MAX_DEVICES};
 
 use crate::device::Usage;
+use crate::home::ledger_of;
 
 pub mod watch;
 
@@ -213,7 +214,7 @@ impl Audit {
         self.pages.retain(|dir, ledger| known.contains(dir) && !ledger.is_broken());
         for dir in containers {
             if !self.pages.contains_key(dir)
-                && let Ok(ledger) = LedgerFile::open_guarded(dir)
+                && let Ok(ledger) = LedgerFile::open_guarded(&ledger_of(dir))
             {
                 self.pages.insert(dir.clone(), ledger);
             }

@@ -21,6 +21,7 @@ use divvy_shm::{Ledger, LedgerFile, place};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
+use crate::home::ledger_of;
 use crate::nonsense::{Nonsense, Socket};
 
 mod known;
@@ -353,7 +354,7 @@ impl Desk {
     /// If somebody else is at it this moment, the next sweep sees to what that one leaves.
     fn reap(&mut self, container: &Path, dead: &[ProcessId]) {
         if !dead.is_empty()
-            && let Some(reaper) = LedgerFile::reaper(container)
+            && let Some(reaper) = LedgerFile::reaper(&ledger_of(container))
             && let Some(ledger) = self.ledger(container)
         {
             for id in dead {
@@ -418,7 +419,7 @@ impl Desk {
 
     fn ledger(&mut self, container: &Path) -> Option<&Guarded<Ledger>> {
         if !self.ledgers.contains_key(container) {
-            let ledger = LedgerFile::open_guarded(container).ok()?;
+            let ledger = LedgerFile::open_guarded(&ledger_of(container)).ok()?;
             self.ledgers.insert(container.to_owned(), ledger);
         }
         self.ledgers.get(container)

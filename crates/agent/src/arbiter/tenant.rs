@@ -9,6 +9,7 @@ use divvy_shm::map::Guarded;
 use divvy_shm::{ContainerConfig, DeviceConfig, GateReader, GateWriter, Ledger, LedgerFile};
 
 use super::Container;
+use crate::home::ledger_of;
 
 /// The identities of the devices a container holds.
 pub(super) fn devices(dir: &Path) -> io::Result<Vec<String>> {
@@ -36,7 +37,7 @@ impl Tenant {
     /// unwatched by damaging it.
     pub(super) fn open(container: &Container) -> io::Result<Tenant> {
         let gate = GateWriter::open(&container.dir)?;
-        let ledger = LedgerFile::open_guarded(&container.dir)
+        let ledger = LedgerFile::open_guarded(&ledger_of(&container.dir))
             .inspect_err(|error| tracing::warn!(container = %container.name, %error, "its ledger is damaged"))
             .ok();
         let (generation, config) = gate.config();
@@ -59,7 +60,7 @@ impl Tenant {
     /// A damaged ledger may have been replaced since, with the container's next start.
     pub(super) fn mend(&mut self) {
         if self.is_broken()
-            && let Ok(ledger) = LedgerFile::open_guarded(&self.dir)
+            && let Ok(ledger) = LedgerFile::open_guarded(&ledger_of(&self.dir))
         {
             self.ledger = Some(ledger);
         }
