@@ -145,7 +145,8 @@ impl Keeper {
     fn search(&mut self, dir: &Path) {
         let mut found = BTreeMap::new();
         visit(dir, DEPTH, &mut |place| {
-            if let Some(gate) = self.gates.remove(place).map(Ok).or_else(|| Some(GateWriter::open(place))) {
+            let known = self.gates.remove(place).filter(|gate| !gate.is_broken());
+            if let Some(gate) = known.map(Ok).or_else(|| Some(GateWriter::open(place))) {
                 match gate {
                     Ok(gate) => drop(found.insert(place.to_owned(), gate)),
                     Err(error) => tracing::debug!(%error, "not a gate, or not yet"),

@@ -242,8 +242,9 @@ fn read(ledger: &Ledger) -> Booked {
 }
 
 fn with_config(dir: &Path, booked: Booked) -> Option<Books> {
-    let (_, config) = GateReader::open(dir).ok()?.config();
-    Some(Books { dir: dir.to_owned(), config, booked })
+    let gate = GateReader::open(dir).ok()?;
+    let (_, config) = gate.config();
+    (!gate.is_broken()).then(|| Books { dir: dir.to_owned(), config, booked })
 }
 
 /// Where in the books a process is. One that introduced itself while the agent was away, from a pid namespace of its own, is known

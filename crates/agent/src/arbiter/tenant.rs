@@ -57,9 +57,15 @@ impl Tenant {
         })
     }
 
-    /// A damaged ledger may have been replaced since, with the container's next start.
+    /// A damaged page may have been replaced since, with the container's next start.
     pub(super) fn mend(&mut self) {
-        if self.is_broken()
+        if self.gate.is_broken()
+            && let Ok(gate) = GateWriter::open(&self.dir)
+        {
+            gate.take_control(Controller::Arbiter);
+            (self.gate, self.generation) = (gate, 0);
+        }
+        if self.ledger.as_ref().is_none_or(Guarded::is_broken)
             && let Ok(ledger) = LedgerFile::open_guarded(&ledger_of(&self.dir))
         {
             self.ledger = Some(ledger);
@@ -68,7 +74,9 @@ impl Tenant {
 
     /// Whether the grant was changed since it was last looked at; brings it up to date.
     pub(super) fn changed(&mut self) -> bool {
-        if self.gate.generation() == self.generation {
+        let generation = self.gate.generation();
+        // A damaged page says nothing: what was granted stands.
+        if generation == self.generation || self.gate.is_broken() {
             return false;
         }
         (self.generation, self.config) = self.gate.config();
@@ -112,9 +120,9 @@ impl Tenant {
         }
     }
 
-    /// Was its ledger damaged?
+    /// Was a page of it damaged?
     pub(super) fn is_broken(&self) -> bool {
-        self.ledger.as_ref().is_none_or(Guarded::is_broken)
+        self.gate.is_broken() || self.ledger.as_ref().is_none_or(Guarded::is_broken)
     }
 
     /// Memory in use on a device.

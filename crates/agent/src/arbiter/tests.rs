@@ -210,6 +210,28 @@ fn a_ledger_that_was_truncated_before_the_arbiter_came_is_as_broken() {
 }
 
 #[test]
+fn a_tenant_whose_gate_is_truncated_takes_neither_the_arbiter_nor_its_neighbour_with_it() {
+    let root = tempfile::tempdir().unwrap();
+    let tenants =
+        [played(&root.path().join("a"), &["one"], 300, 1000), played(&root.path().join("b"), &["one"], 700, 1000)];
+    let arbiter = Arbiter::new(Settings { spin: false, ..Settings::default() });
+    arbiter.set_containers(&[container(root.path(), "a"), container(root.path(), "b")]);
+    let account = || arbiter.accounts().all().remove(&("a".into(), "one".into()));
+    wait_for("it is watched", || account().is_some_and(|a| !a.broken));
+    let gate = std::fs::OpenOptions::new().write(true).open(root.path().join("a").join(divvy_shm::place::GATE));
+    gate.unwrap().set_len(0).unwrap();
+    wait_for("it is told", || account().is_some_and(|a| a.broken));
+    wait_for("the neighbour has the card", || {
+        tenants[1].submit(0);
+        tenants[1].is_open(0)
+    });
+    // Its next start gets a new page, and it is arbitrated again.
+    let again = played(&root.path().join("a"), &["one"], 300, 1000);
+    wait_for("it is mended", || account().is_some_and(|a| !a.broken));
+    wait_for("its new page is in use", || again.gate.controller() == Controller::Arbiter && again.is_open(0));
+}
+
+#[test]
 fn gm_24_a_container_that_is_gone_leaves_no_record_and_its_gate_open() {
     let root = tempfile::tempdir().unwrap();
     let tenants =

@@ -54,6 +54,24 @@ fn gates_that_an_arbiter_left_closed_are_opened_in_turns_by_request() {
 }
 
 #[test]
+fn a_gate_that_is_truncated_ends_neither_the_keeper_nor_its_neighbours_turns() {
+    let root = tempfile::tempdir().unwrap();
+    let gates = ["a", "b"].map(|name| container(&root.path().join(name), "one", 500));
+    let mut keeper = Keeper::default();
+    keeper.look(root.path(), MS);
+    let file = std::fs::OpenOptions::new().write(true).open(root.path().join("a/gate")).unwrap();
+    file.set_len(0).unwrap();
+    gates[1].set_gate(0, false);
+    let mut opened = 0;
+    for ms in (2..2000).step_by(10) {
+        keeper.look(root.path(), ms * MS + GONE_NS);
+        opened += u32::from(gates[1].gate(0).unwrap().is_open());
+    }
+    assert!(opened > 0);
+    assert_eq!(keeper.gates.len(), 1, "there is nothing to keep in the other");
+}
+
+#[test]
 fn containers_that_come_and_go_are_noticed_and_empty_files_ignored() {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("socket")).unwrap();

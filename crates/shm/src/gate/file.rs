@@ -7,13 +7,14 @@ use std::path::Path;
 use super::{Booked, CLOSED, ChunkHint, Controller, Front, GATES_AT, GatePage, OPEN, RawConfig, SIZE};
 use crate::config::ContainerConfig;
 use crate::header::GATE_MAGIC;
-use crate::map::{Access, Mapped};
+use crate::map::{Access, Guarded, Mapped};
 use crate::{clock, place};
 
-/// The gate file as the library sees it.
+/// The gate file for whoever only reads it, as the library does. Safe against somebody who truncates it: the page is read-only to its
+/// container, but not to root with the right to mount.
 #[derive(Debug)]
 pub struct GateReader {
-    page: Mapped<GatePage>,
+    page: Guarded<GatePage>,
 }
 
 impl GateReader {
@@ -28,14 +29,14 @@ impl GateReader {
     }
 
     fn mapped(dir: &Path, access: Access) -> io::Result<GateReader> {
-        let page = Mapped::<GatePage>::open(&dir.join(place::GATE), access)?;
+        let page = Guarded::over(Mapped::<GatePage>::open(&dir.join(place::GATE), access)?)?;
         check(&page)?;
         Ok(GateReader { page })
     }
 
-    /// For the life of the process.
-    pub fn leak(self) -> &'static GatePage {
-        self.page.leak()
+    /// Did the file go away under the mapping? It reads as zeroes then.
+    pub fn is_broken(&self) -> bool {
+        self.page.is_broken()
     }
 }
 
@@ -51,7 +52,7 @@ impl core::ops::Deref for GateReader {
 /// is in [control](GatePage::controller), and a stray store by the other is mended at the next step.
 #[derive(Debug)]
 pub struct GateWriter {
-    page: Mapped<GatePage>,
+    page: Guarded<GatePage>,
 }
 
 impl core::ops::Deref for GateWriter {
@@ -70,7 +71,7 @@ impl GateWriter {
         let _ = std::fs::remove_file(&unfinished);
         let mode = if config.gate_writable { 0o666 } else { 0o644 };
         let touched = [0..size_of::<Front>() + 2 * size_of::<RawConfig>(), GATES_AT..GATES_AT + 4096];
-        let page = Mapped::<GatePage>::create(&unfinished, mode, &touched)?;
+        let page = Guarded::over(Mapped::<GatePage>::create(&unfinished, mode, &touched)?)?;
         let writer = GateWriter { page };
         for gate in &writer.gates {
             gate.word.open.store(OPEN, Relaxed);
@@ -83,9 +84,14 @@ impl GateWriter {
 
     /// Maps the gate file of `dir`.
     pub fn open(dir: &Path) -> io::Result<GateWriter> {
-        let page = Mapped::<GatePage>::open(&dir.join(place::GATE), Access::Write)?;
+        let page = Guarded::<GatePage>::open(&dir.join(place::GATE))?;
         check(&page)?;
         Ok(GateWriter { page })
+    }
+
+    /// Did the file go away under the mapping? It reads as zeroes then, and what is written reaches nobody.
+    pub fn is_broken(&self) -> bool {
+        self.page.is_broken()
     }
 
     /// Replaces the configuration, live.

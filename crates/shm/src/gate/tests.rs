@@ -55,6 +55,21 @@ fn what_the_agent_writes_is_what_the_library_reads() {
 }
 
 #[test]
+fn a_page_that_is_truncated_reads_as_nothing_and_ends_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = GateWriter::create(dir.path(), &config(300)).unwrap();
+    let (other, reader) = (GateWriter::open(dir.path()).unwrap(), GateReader::open(dir.path()).unwrap());
+    let file = std::fs::OpenOptions::new().write(true).open(dir.path().join(place::GATE)).unwrap();
+    file.set_len(0).unwrap();
+    assert!(!writer.is_broken() && !other.is_broken() && !reader.is_broken(), "nobody has looked");
+    writer.beat_keeper(1);
+    assert!(!other.set_gate(0, true) || other.is_broken());
+    assert!(reader.config().1.devices.is_empty());
+    assert!(writer.is_broken() && other.is_broken() && reader.is_broken());
+    assert!(GateWriter::open(dir.path()).is_err() && GateReader::open(dir.path()).is_err());
+}
+
+#[test]
 fn gm_22_long_names_are_kept_whole_and_longer_ones_cut() {
     let dir = tempfile::tempdir().unwrap();
     let long = format!("namespace/{}/container", "p".repeat(160));
