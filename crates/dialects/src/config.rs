@@ -127,7 +127,8 @@ impl Default for VgpuNames {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Guard {
-    /// A privileged container opens every device of its node. (HAMi's flavour refuses it always, 4paradigm's passes it by.)
+    /// A privileged container opens every device of its node. (HAMi's flavour refuses it always, 4paradigm's passes it by.) The right to
+    /// mount, the node's processes and its folders with devices and limits are as good.
     pub privileged: OnTrick,
     /// `NVIDIA_VISIBLE_DEVICES` set by hand chooses devices behind the scheduler's back.
     pub visible_devices: OnTrick,

@@ -48,6 +48,20 @@ impl<'a> PodManifest<'a> {
         self.spec("nodeName")?.as_str().filter(|name| !name.is_empty())
     }
 
+    /// Does the pod see its node's processes?
+    pub(crate) fn has_host_pid(&self) -> bool {
+        self.spec("hostPID") == Some(&Value::Bool(true))
+    }
+
+    /// The volumes that are folders of the node: their names and paths.
+    pub(crate) fn host_paths(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let volumes = self.spec("volumes").and_then(Value::as_array).into_iter().flatten();
+        volumes.filter_map(|volume| {
+            let name = volume.get("name").and_then(Value::as_str).unwrap_or_default();
+            Some((name, volume.pointer("/hostPath/path")?.as_str()?))
+        })
+    }
+
     /// A field of the spec.
     pub(crate) fn spec(&self, field: &str) -> Option<&'a Value> {
         self.pod.get("spec")?.get(field)
@@ -127,6 +141,15 @@ impl<'a> Container<'a> {
     /// Does it run with every right on the node?
     pub(crate) fn is_privileged(&self) -> bool {
         self.json.pointer("/securityContext/privileged") == Some(&Value::Bool(true))
+    }
+
+    /// The first of the capabilities it adds that lets it mount.
+    pub(crate) fn right_to_mount(&self) -> Option<&'a str> {
+        let added = self.json.pointer("/securityContext/capabilities/add")?.as_array()?;
+        added.iter().filter_map(Value::as_str).find(|name| {
+            let name = name.to_ascii_uppercase();
+            matches!(name.strip_prefix("CAP_").unwrap_or(&name), "SYS_ADMIN" | "ALL")
+        })
     }
 
     /// The value of an environment variable; the last one wins, as it does in the container.

@@ -4,7 +4,7 @@ use divvy_core::keys::*;
 use divvy_core::units::{Bytes, Share};
 use divvy_dialects::{Field, Guard, OnTrick, Reading};
 use expect_test::expect;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{bare, pod};
 
@@ -263,6 +263,67 @@ fn ways_around_a_grant_are_refused_unless_the_platform_team_allows_them() {
     let elsewhere =
         bare().container("a", &[(GPU, "1")]).container("b", &[]).with("securityContext", json!({ "privileged": true }));
     assert_eq!(elsewhere.ask().containers.len(), 1, "only containers that ask are held to their grant");
+}
+
+#[test]
+fn what_of_its_node_a_pod_takes_to_itself_is_named_at_once_each_with_its_mend() {
+    let add = |right: &str| json!({ "capabilities": { "add": ["NET_RAW", right] } });
+    let volumes = |paths: &[&str]| -> Value {
+        paths.iter().map(|path| json!({ "name": "v", "hostPath": { "path": path } })).collect()
+    };
+    let tricky = pod(&[(GPU, "1")])
+        .spec("hostPID", json!(true))
+        .spec("volumes", volumes(&["/dev", "/home/data"]))
+        .with("securityContext", add("SYS_ADMIN"));
+    let refusal = tricky.refusal();
+    for part in [
+        "spec.hostPID",
+        "remove hostPID",
+        "volume v: hostPath.path",
+        "reaches /dev of the node",
+        "devices come with the grant",
+        "container main: securityContext.capabilities.add",
+        "remove the capability",
+    ] {
+        assert!(refusal.contains(part), "{part}: {refusal}");
+    }
+    assert_eq!(tricky.mistakes().len(), 3);
+    let allowed = divvy_dialects::DialectConfig {
+        guard: Guard { privileged: OnTrick::Allow, ..Guard::default() },
+        ..Default::default()
+    };
+    assert_eq!(tricky.ask_with(&allowed).containers.len(), 1);
+
+    let reads = |path: &str| pod(&[(GPU, "1")]).spec("volumes", volumes(&[path])).read();
+    for path in [
+        "/",
+        "/dev/",
+        "//run",
+        "/run/divvy",
+        "/run/divvy/containers",
+        "/var/run",
+        "/var/run/divvy/socket",
+        "/var/run/cdi/x.json",
+        "/etc",
+        "/etc/cdi",
+        "/dev/nvidia0",
+        "/dev/./nvidia-caps/x",
+        "/dev/cambricon_dev0",
+    ] {
+        assert!(matches!(reads(path), Reading::Refused(..)), "{path}");
+    }
+    for path in
+        ["/data", "/dev/shm", "/dev/infiniband", "/run/docker.sock", "/var/running", "/var", "/device", "/run/divvyx"]
+    {
+        assert!(matches!(reads(path), Reading::Ask(..)), "{path}");
+    }
+    let rights = |right: &str| pod(&[(GPU, "1")]).with("securityContext", add(right)).read();
+    for right in ["CAP_SYS_ADMIN", "sys_admin", "ALL"] {
+        assert!(matches!(rights(right), Reading::Refused(..)), "{right}");
+    }
+    assert!(matches!(rights("SYS_PTRACE"), Reading::Ask(..)));
+    let plain = bare().container("main", &[]).spec("hostPID", json!(true)).spec("volumes", volumes(&["/dev"]));
+    assert_eq!(plain.read(), Reading::NotOurs, "a pod that asks for nothing is nobody's business here");
 }
 
 #[test]
