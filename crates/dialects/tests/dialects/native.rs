@@ -273,7 +273,7 @@ fn what_of_its_node_a_pod_takes_to_itself_is_named_at_once_each_with_its_mend() 
     };
     let tricky = pod(&[(GPU, "1")])
         .spec("hostPID", json!(true))
-        .spec("volumes", volumes(&["/dev", "/home/data"]))
+        .spec("volumes", volumes(&["/dev", "/srv/data"]))
         .with("securityContext", add("SYS_ADMIN"));
     let refusal = tricky.refusal();
     for part in [
