@@ -193,25 +193,6 @@ fn a_pod_that_asks_for_nothing_sees_nothing_whatever_it_says_and_whoever_is_dead
         Ok(())
     })
     .unwrap();
-    // Containers that are added later, in a pod that was given a device too; those that are there cannot be changed any more.
-    space.create(&plain("debugged").to_string()).unwrap();
-    let add = |before: usize, names: &[&str]| {
-        let one = |name: &&str| {
-            json!({"name": name, "image": "none", "terminationMessagePolicy": "File", "imagePullPolicy": "IfNotPresent",
-                "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]})
-        };
-        let change = json!({"spec": {"ephemeralContainers": names.iter().map(one).collect::<Vec<_>>()}}).to_string();
-        for pod in ["debugged", "asks"] {
-            space.say(&["patch", "pod", pod, "--subresource=ephemeralcontainers", "--patch", &change]).unwrap();
-            let made = space.get("pod", pod).unwrap();
-            let env = |container: &Value| container["env"][0]["value"].as_str().map(str::to_owned);
-            let added = made["spec"]["ephemeralContainers"].as_array().unwrap();
-            assert_eq!(added.len(), before + names.len());
-            assert!(added.iter().all(|container| env(container).as_deref() == Some("void")), "{pod}: {added:?}");
-        }
-    };
-    add(0, &["first"]);
-    add(1, &["second"]);
     ground.divvy.program.kill().unwrap();
     assert_eq!(says(&space, "later").unwrap(), ["void", "void"]);
 }
@@ -467,8 +448,9 @@ fn ks_02_to_07_a_pod_that_came_past_admission_waits_with_the_words_admission_wou
     let ground = alone();
     let (admin, space) = (ground.cluster.admin(), ground.cluster.namespace("bypass").unwrap());
     ground.divvy.program.kill().unwrap();
+    // Its own registration it fills in again when it is back; it may not make one.
     for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
-        admin.say(&["delete", kind, "divvy"]).unwrap();
+        admin.say(&["patch", kind, "divvy", "--type=merge", "--patch", r#"{"webhooks":null}"#]).unwrap();
     }
     let cases = [
         ("ks-02", vec![(keys::KUBESHARE_REQUEST, "0.5"), (keys::KUBESHARE_LIMIT, "0.3")], keys::KUBESHARE_REQUEST),

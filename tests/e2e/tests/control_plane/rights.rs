@@ -264,14 +264,6 @@ fn the_controllers_token_makes_no_policies_and_no_tokens_and_reads_what_it_uses(
     assert_eq!(thief.say(&["auth", "can-i", "create", "pods", "--subresource=eviction"]).unwrap().trim(), "yes");
 }
 
-/// Binds a pod to a node, as a scheduler does.
-fn bind(space: &Namespace<'_>, pod: &str, node: &str) {
-    let path = format!("/api/v1/namespaces/{}/pods/{pod}/binding", space.name());
-    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
-    SHARED.cluster.admin().feed(&["create", "--raw", &path, "-f", "-"], &binding.to_string()).unwrap();
-}
-
 #[test]
 fn an_agent_changes_of_its_own_node_what_divvy_writes_there() {
     let thief = with_token(SHARED.cluster.admin(), AGENT, Some("big-0"));
@@ -314,9 +306,11 @@ fn an_agent_changes_of_its_own_node_what_divvy_writes_there() {
 #[test]
 fn of_pods_an_agent_changes_annotations_and_conditions_of_those_on_its_node_alone() {
     let space = space();
-    space.create(&pod("elsewhere", json!({})).to_string()).unwrap();
-    bind(&space, "victim", "big-0");
-    bind(&space, "elsewhere", "big-1");
+    for (name, node) in [("here", "big-0"), ("elsewhere", "big-1")] {
+        let mut placed = pod(name, json!({}));
+        placed["spec"]["nodeName"] = json!(node);
+        space.create(&placed.to_string()).unwrap();
+    }
     let thief = with_token(&space, AGENT, Some("big-0"));
     let evil = json!([{"name": "main", "image": "divvy.test/evil:1"}]);
     let note = json!({"metadata": {"annotations": {"tencent.com/gpu-assigned": "true"}}});
@@ -324,25 +318,21 @@ fn of_pods_an_agent_changes_annotations_and_conditions_of_those_on_its_node_alon
     refused(
         &thief,
         &[
-            ("pod/victim", json!({"spec": {"containers": evil}}), "not spec.containers"),
-            ("pod/victim", json!({"spec": {"activeDeadlineSeconds": 1}}), "not spec.activeDeadlineSeconds"),
-            ("pod/victim", json!({"metadata": {"labels": {"app": "bank"}}}), "not metadata.labels"),
-            ("pod/victim", json!({"metadata": {"finalizers": ["a.b/c"]}}), "not metadata.finalizers"),
-            ("pod/victim", json!({"metadata": {"annotations": {"note": "x"}}}), "not note"),
-            ("pod/victim", json!({"metadata": {"annotations": {keys::GRANT: "{}"}}}), "only Divvy writes"),
-            ("pod/victim@status", json!({"status": {"phase": "Failed"}}), "not status.phase"),
-            (
-                "pod/victim@status",
-                json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}),
-                "not Ready",
-            ),
+            ("pod/here", json!({"spec": {"containers": evil}}), "not spec.containers"),
+            ("pod/here", json!({"spec": {"activeDeadlineSeconds": 1}}), "not spec.activeDeadlineSeconds"),
+            ("pod/here", json!({"metadata": {"labels": {"app": "bank"}}}), "not metadata.labels"),
+            ("pod/here", json!({"metadata": {"finalizers": ["a.b/c"]}}), "not metadata.finalizers"),
+            ("pod/here", json!({"metadata": {"annotations": {"note": "x"}}}), "not note"),
+            ("pod/here", json!({"metadata": {"annotations": {keys::GRANT: "{}"}}}), "only Divvy writes"),
+            ("pod/here@status", json!({"status": {"phase": "Failed"}}), "not status.phase"),
+            ("pod/here@status", json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}), "not Ready"),
             ("pod/elsewhere", note.clone(), "the pods on it alone"),
             ("pod/elsewhere@status", unhealthy.clone(), "the pods on it alone"),
             ("pod/gated", note.clone(), "the pods on it alone"),
         ],
     );
-    patch(&thief, "pod/victim", &note).unwrap();
-    patch(&thief, "pod/victim@status", &unhealthy).unwrap();
+    patch(&thief, "pod/here", &note).unwrap();
+    patch(&thief, "pod/here@status", &unhealthy).unwrap();
     for (verb, what) in [
         ("create", "pods/eviction"),
         ("create", "pods/binding"),
