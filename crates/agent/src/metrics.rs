@@ -243,10 +243,10 @@ impl Collector for Scrape {
             families.extend(emulated::families(&facts));
         }
         let (lost, bytes) = self.journal.size();
-        families.extend(own(self.node.refused().len(), lost, bytes));
+        families.extend(own(self.node.refused().len(), lost, bytes, self.node.home().set_aside().len()));
         families.push(Family {
             name: "divvy_agent_nonsense",
-            help: "Visitors turned away: what they said made no sense, or they are in no container",
+            help: "Visitors turned away: what they said made no sense or was too much, or they are in no container",
             counts: true,
             series: self
                 .nonsense
@@ -259,12 +259,13 @@ impl Collector for Scrape {
 }
 
 /// What the agent says about itself.
-fn own(refused: usize, lost: u64, bytes: u64) -> Vec<Family> {
+fn own(refused: usize, lost: u64, bytes: u64, aside: usize) -> Vec<Family> {
     let one = |name, help, counts, value| Family { name, help, counts, series: vec![(Labels(Vec::new()), value)] };
     vec![
         one("divvy_agent_refused_grants", "Grants that would over-commit a device", false, refused as f64),
         one("divvy_agent_journal_bytes", "Size of the usage journal", false, bytes as f64),
         one("divvy_agent_journal_lost_records", "Records dropped because nobody read them", true, lost as f64),
+        one("divvy_agent_set_aside", "Folders of pods that are gone which could not be removed", false, aside as f64),
     ]
 }
 
