@@ -16,6 +16,8 @@ use divvy_shm::place;
 use rustix::fs::statvfs;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
+use super::removal;
+
 /// In a container's folder, where its tmpfs is mounted.
 const FOLDER: &str = "bounded";
 /// In either, what its dialect's system promised it.
@@ -76,13 +78,17 @@ impl Bounds {
     }
 }
 
-/// Takes away a container's tmpfs, if it has one. Who has it mounted elsewhere keeps it.
+/// Takes away a container's tmpfs, if it has one. It is emptied first: another container that has the whole node mounted keeps what was
+/// mounted when it began.
 pub(super) fn unbind(container: &Path) {
     let bounded = container.join(FOLDER);
-    if is_mounted(&bounded)
-        && let Err(error) = unmount(&bounded, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
-    {
-        tracing::warn!(folder = %bounded.display(), %error, "cannot unmount");
+    if !is_mounted(&bounded) {
+        return;
+    }
+    let emptied = removal::empty(&bounded, removal::MOST_STEPS).map(drop);
+    let unmounted = unmount(&bounded, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(io::Error::from);
+    if let Err(error) = emptied.and(unmounted) {
+        tracing::warn!(folder = %bounded.display(), %error, "cannot take away what a container wrote");
     }
 }
 
@@ -182,13 +188,14 @@ mod tests {
         assert!(LedgerFile::open_guarded(&bounded).is_err(), "its own ledger is damaged");
         assert_eq!(fill(&dir.join("beside"), 16 << 20), 16 << 20, "the node's room is as it was");
 
-        // Another agent finds it as it is. When the container is forgotten, who has a file open keeps it.
+        // Another agent finds it as it is. When the container is forgotten, who has a file open keeps it, and nobody else anything.
         let again = Home::open(root.path()).unwrap();
         assert_eq!(again.bounds.folder(&dir), bounded);
-        let kept = fs::File::open(bounded.join("own/0")).unwrap();
+        let (kept, elsewhere) = (fs::File::open(bounded.join("own/0")).unwrap(), fs::File::open(&bounded).unwrap());
         again.forget(&"u".into()).unwrap();
         assert!(!dir.exists() && again.set_aside().is_empty());
         assert_eq!(kept.read_at(&mut [0; 10], 0).unwrap(), 10);
+        assert_eq!(rustix::fs::Dir::read_from(&elsewhere).unwrap().count(), 2, "no more than . and ..");
     }
 
     #[test]

@@ -16,12 +16,18 @@ pub(super) const MOST_STEPS: u64 = 2_000_000;
 
 /// Removes the folder at `path` and everything in it, in at most so many steps. What cannot be removed stays, and the error says why.
 pub(super) fn remove(path: &Path, steps: u64) -> io::Result<()> {
+    let stuck = empty(path, steps)?;
+    let removed = fs::unlinkat(CWD, path, AtFlags::REMOVEDIR);
+    removed.map_err(|error| stuck.unwrap_or(error).into())
+}
+
+/// Removes everything in the folder at `path`. Says why something stays, where that is so.
+pub(super) fn empty(path: &Path, steps: u64) -> io::Result<Option<Errno>> {
     let name = CString::new(path.as_os_str().as_encoded_bytes())?;
     let top = Dir::new(open(CWD, &name)?)?;
     let mut removal = Removal { top, moved: 0, steps: 0, done: 0, most: steps, stuck: None };
     removal.empty()?;
-    let removed = fs::unlinkat(CWD, &name, AtFlags::REMOVEDIR);
-    removed.map_err(|error| removal.stuck.unwrap_or(error).into())
+    Ok(removal.stuck)
 }
 
 fn open(at: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
