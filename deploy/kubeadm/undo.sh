@@ -29,7 +29,7 @@ do_it() {
 if [ -f "$kept/kube-scheduler.yaml" ]; then
     say "the cluster's kube-scheduler as it was"
     do_it cp "$kept/kube-scheduler.yaml" "$manifests/kube-scheduler.yaml"
-    do_it rm -rf "$kept" "$(dirname "$manifests")/divvy-kube-scheduler.yaml"
+    do_it rm -rf "$kept" "$(dirname "$manifests")/divvy-kube-scheduler.yaml" "$(dirname "$manifests")/divvy-extender"
 fi
 
 say "the chart"

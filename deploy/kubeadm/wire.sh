@@ -62,18 +62,39 @@ if [ -n "$extender" ]; then
     do_it mkdir -p "$kept"
     [ -f "$kept/kube-scheduler.yaml" ] || do_it cp "$manifest" "$kept/kube-scheduler.yaml"
     config=$(dirname "$manifests")/divvy-kube-scheduler.yaml
+    # What kube-scheduler shows the extender, and what it believes: the same Secret as the controller's.
+    shown=$(dirname "$manifests")/divvy-extender
+    printf '    %s\n' "write the extender's certificate into $shown"
+    if [ -z "$dry" ]; then
+        secret=$(kubectl -n "$namespace" get deployment divvy -o 'jsonpath={.spec.template.spec.volumes[?(@.name=="extender")].secret.secretName}')
+        (
+            umask 077
+            mkdir -p "$shown"
+            for file in tls.crt tls.key ca.crt; do
+                kubectl -n "$namespace" get secret "$secret" -o "go-template={{index .data \"$file\" | base64decode}}" >"$shown/$file"
+                [ -s "$shown/$file" ] || { echo "the Secret $secret in $namespace has no $file" >&2; exit 1; }
+            done
+        )
+    fi
     printf '    %s\n' "write $config, and name it in $manifest"
     if [ -z "$dry" ]; then
         {
-            sed "s/divvy-extender\.divvy-system\.svc/$address/" "$root/deploy/kube-scheduler.yaml"
+            sed -e "s/\(urlPrefix: .*\)divvy-extender\.divvy-system\.svc/\1$address/" -e "s/divvy-system/$namespace/" \
+                -e "s,/etc/kubernetes/divvy-extender,$shown," "$root/deploy/kube-scheduler.yaml"
             printf 'clientConnection: {kubeconfig: /etc/kubernetes/scheduler.conf}\n'
         } >"$config"
-        # Beside the kubeconfig, which the pod mounts by itself already; ours is one more file.
-        awk -v config="$config" '
+        # Beside the kubeconfig, which the pod mounts by itself already; ours are one more file and a folder.
+        awk -v config="$config" -v shown="$shown" '
             { print }
             /^    - kube-scheduler$/ { print "    - --config=" config }
-            /^    volumeMounts:$/ { print "    - {mountPath: " config ", name: divvy, readOnly: true}" }
-            /^  volumes:$/ { print "  - {name: divvy, hostPath: {path: " config ", type: File}}" }
+            /^    volumeMounts:$/ {
+                print "    - {mountPath: " config ", name: divvy, readOnly: true}"
+                print "    - {mountPath: " shown ", name: divvy-extender, readOnly: true}"
+            }
+            /^  volumes:$/ {
+                print "  - {name: divvy, hostPath: {path: " config ", type: File}}"
+                print "  - {name: divvy-extender, hostPath: {path: " shown ", type: Directory}}"
+            }
         ' "$kept/kube-scheduler.yaml" >"$kept/kube-scheduler.new"
         mv "$kept/kube-scheduler.new" "$manifest"
     fi

@@ -36,3 +36,7 @@ runAsUser: 65532
 runAsGroup: 65532
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
+
+{{- define "divvy.extenderSecret" -}}
+{{- .Values.scheduler.extenderCertificateSecret | default "divvy-extender" }}
+{{- end }}

@@ -18,7 +18,7 @@ const FIRST: &str = "\
 Without a cluster or a GPU:
   divvy demo                          a simulated day, on a dashboard
   divvy demo --headless --for 60s     the same, as a summary
-On a cluster: `helm install` (docs/install.md), then `kubectl divvy doctor`.";
+On a cluster: `helm install` (docs/guides/install.md), then `kubectl divvy doctor`.";
 
 #[derive(Parser)]
 #[command(name = "divvy", version, about = "Shares GPUs on Kubernetes", propagate_version = true, after_help = FIRST)]

@@ -4,11 +4,12 @@
 //! | route | whose |
 //! |---|---|
 //! | `/divvy/filter`, `/divvy/prioritize`, `/divvy/preempt`, `/divvy/bind` | ours |
-//! | `/gpushare-scheduler/filter`, `/bind`, `/inspect`, `/inspect/NODE` | Aliyun gpushare's |
+//! | `/gpushare-scheduler/filter`, `/bind`; where wanted `/inspect`, `/inspect/NODE` | Aliyun gpushare's |
 //! | `/scheduler/predicates` | gpu-admission's |
 //! | `/filter`, `/bind` | 4paradigm's and HAMi's vGPU scheduler's |
 //!
-//! Any replica answers questions from its own view; only the leader binds, and a follower hands a bind on to it.
+//! Any replica answers questions from its own view; only the leader binds, and a follower hands a bind on to it. A question is about the
+//! pod that the API server shows under its uid: what else the question says of the pod is not believed.
 
 mod emulated;
 mod forward;
@@ -24,6 +25,7 @@ use divvy_api::reader::PodReader;
 use divvy_cluster::lease::Standing;
 use divvy_core::id::{PodKey, PodUid};
 use divvy_core::node::Node;
+use divvy_service::mutual::Mutual;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::world::{Advice, Inspected};
@@ -118,29 +120,63 @@ pub struct Extender {
     questions: mpsc::Sender<Question>,
     reader: PodReader,
     standing: watch::Receiver<Standing>,
+    manner: Manner,
 }
 
-/// Full node objects of a large cluster come in one request where no cache of nodes is announced.
-pub const LARGEST: usize = 256 << 20;
+/// How questions are answered.
+#[derive(Clone, Debug, Default)]
+pub struct Manner {
+    /// The certificate that is shown to the leader, where binds are handed on to it over TLS.
+    pub mutual: Option<Mutual>,
+    /// Answer gpushare's `inspect`, too: it tells every caller who holds what in all namespaces.
+    pub inspect: bool,
+}
+
+/// The largest body of a question, in bytes. Names of 100,000 nodes take 7 MiB. Where a scheduler's configuration announces no cache of nodes
+/// (`nodeCacheCapable: false`) nodes come whole, of some 20 KiB each: 1,600 of them. A body is held three times on its way (as it came, in
+/// nodes, as the answer), and two large ones at once: twice as much would be 400 MiB of a controller's 1 GiB.
+pub const LARGEST: usize = 32 << 20;
 
 /// The routes, asking the loop behind `questions`.
-pub fn routes(questions: mpsc::Sender<Question>, reader: PodReader, standing: watch::Receiver<Standing>) -> Router {
-    let extender = Arc::new(Extender { questions, reader, standing });
-    Router::new()
+pub fn routes(
+    questions: mpsc::Sender<Question>,
+    reader: PodReader,
+    standing: watch::Receiver<Standing>,
+    manner: Manner,
+) -> Router {
+    let mut routes = Router::new();
+    if manner.inspect {
+        routes = routes
+            .route("/gpushare-scheduler/inspect", get(emulated::gpushare_inspect_all))
+            .route("/gpushare-scheduler/inspect/{node}", get(emulated::gpushare_inspect));
+    }
+    let extender = Arc::new(Extender { questions, reader, standing, manner });
+    routes
         .route("/divvy/filter", post(own::filter))
         .route("/divvy/prioritize", post(own::prioritize))
         .route("/divvy/preempt", post(own::preempt))
         .route("/divvy/bind", post(own::bind))
         .route("/gpushare-scheduler/filter", post(emulated::gpushare_filter))
         .route("/gpushare-scheduler/bind", post(emulated::gpushare_bind))
-        .route("/gpushare-scheduler/inspect", get(emulated::gpushare_inspect_all))
-        .route("/gpushare-scheduler/inspect/{node}", get(emulated::gpushare_inspect))
         .route("/scheduler/predicates", post(emulated::predicates))
         .route("/filter", post(emulated::vgpu_filter))
         .route("/bind", post(own::bind))
         .route("/version", get(|| async { env!("CARGO_PKG_VERSION") }))
         .layer(DefaultBodyLimit::max(LARGEST))
         .with_state(extender)
+}
+
+impl Question {
+    /// The pod that has to be known for an answer: one that asks for devices.
+    pub(crate) fn about(&self) -> Option<&PodUid> {
+        match self {
+            Question::Filter { pod, .. } | Question::Prioritize { pod, .. } | Question::Preempt { pod, .. } => {
+                pod.pod.ask.as_ref().map(|_| &pod.pod.uid)
+            }
+            Question::Bind { uid, .. } => Some(uid).filter(|uid| !uid.as_str().is_empty()),
+            Question::Strangers { .. } | Question::Imagine { .. } | Question::Inspect { .. } => None,
+        }
+    }
 }
 
 impl Extender {

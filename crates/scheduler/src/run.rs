@@ -10,6 +10,7 @@ use divvy_cluster::effect::Target;
 use divvy_cluster::lease::Standing;
 use divvy_cluster::{Change, Effect, Effects, Failure, Kind};
 use divvy_core::id::{NodeName, PodKey, PodUid};
+use divvy_core::pod::Pod;
 use divvy_core::time::Time;
 use divvy_service::health::{Condition, Pulse};
 use divvy_service::{Health, Stop};
@@ -19,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::extender::{Question, Wanted};
 use crate::memory::{Memory, Recalled};
 use crate::metrics::Metrics;
-use crate::world::World;
+use crate::world::{Advice, World};
 
 /// What the scheduler is told at its start.
 #[derive(Clone, Debug)]
@@ -52,6 +53,12 @@ const TELLING_BESIDE: usize = 2;
 const ROUND: Duration = Duration::from_millis(20);
 const FEWEST: usize = 8;
 const MOST: usize = 1024;
+
+/// How long a question waits for the pod that it is about: the API server may show a pod to its scheduler a moment before it shows it to us.
+/// A question about a pod that there is not holds one of the port's places as long, and kube-scheduler gives up after 5 s by default.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Questions that wait so: as many as a port answers at once. A scheduler asks about one pod after another, and binds a few at once.
+const PATIENT: usize = 64;
 
 /// What is answered before everything was told.
 const EARLY: &str = "this replica does not know the cluster well enough yet; try again";
@@ -98,6 +105,8 @@ struct Loop<E> {
     telling: usize,
     tales: VecDeque<Effect>,
     leading: bool,
+    /// Questions about pods that we were not told of yet, by the moment up to which they wait.
+    early: VecDeque<(Instant, Question)>,
     /// Who asked for a bind that is under way.
     binders: HashMap<PodUid, oneshot::Sender<Result<(), String>>>,
     /// The list of pods that must be told before anything is decided: what the leader before us bound last is in it.
@@ -132,6 +141,7 @@ impl<E: Effects> Scheduler<E> {
             telling: 0,
             tales: VecDeque::new(),
             leading: false,
+            early: VecDeque::new(),
             binders: HashMap::new(),
             barrier: None,
             rereading: BTreeSet::new(),
@@ -165,7 +175,7 @@ impl<E: Effects> Loop<E> {
                     anyhow::ensure!(n > 0, "nobody watches the cluster any more");
                     self.take_in(&mut gulp);
                 }
-                Some(question) = self.parts.questions.recv() => self.answer(question),
+                Some(question) = self.parts.questions.recv() => self.hear(question),
                 Some(recalled) = self.parts.memory.recalled.recv() => self.recall(recalled),
                 _ = tick.tick() => {
                     self.world.tick(now());
@@ -180,6 +190,7 @@ impl<E: Effects> Loop<E> {
             while let Some(done) = self.work.try_join_next() {
                 self.done(done?);
             }
+            self.answer_early();
             self.pulse.beat();
             self.decide();
             self.dispatch();
@@ -218,7 +229,9 @@ impl<E: Effects> Loop<E> {
         if !leads && self.leading {
             // Decided, not yet sent: whoever leads now decides anew.
             for effect in std::mem::take(&mut self.urgent) {
-                self.world.done(&effect, Err(Failure::Blocked { message: "the lead was lost".into() }), now());
+                let lost = Err(Failure::Blocked { message: "the lead was lost".into() });
+                self.tell_binder(&effect, &lost);
+                self.world.done(&effect, lost, now());
             }
             self.world.follow();
             self.tales.clear();
@@ -261,6 +274,31 @@ impl<E: Effects> Loop<E> {
         let _ = recalled.taken.send(());
     }
 
+    /// Answers a question, or lets it wait for the pod that it is about.
+    fn hear(&mut self, question: Question) {
+        if self.is_early(&question) && self.early.len() < PATIENT {
+            self.early.push_back((Instant::now() + PATIENCE, question));
+        } else {
+            self.answer(question);
+        }
+    }
+
+    fn is_early(&self, question: &Question) -> bool {
+        self.world.is_complete() && question.about().is_some_and(|uid| !self.world.knows(uid))
+    }
+
+    /// Answers questions whose pods have come since, or that have waited long enough.
+    fn answer_early(&mut self) {
+        for _ in 0..self.early.len() {
+            let Some((until, question)) = self.early.pop_front() else { return };
+            if self.is_early(&question) && Instant::now() < until {
+                self.early.push_back((until, question));
+            } else {
+                self.answer(question);
+            }
+        }
+    }
+
     fn answer(&mut self, question: Question) {
         let (at, began) = (now(), Instant::now());
         // Whoever asked may have hung up: an answer nobody hears is no failure.
@@ -270,14 +308,7 @@ impl<E: Effects> Loop<E> {
                 "filter"
             }
             Question::Filter { pod, nodes, wanted, reply } => {
-                let uid = pod.pod.uid.clone();
-                let mut advice = self.world.filter(*pod, nodes, wanted, at);
-                if wanted == Wanted::One
-                    && let Some(best) = self.world.best(&uid).cloned()
-                {
-                    advice.only(best.as_str(), &format!("pod {uid} has already been matched to another node"));
-                }
-                let _ = reply.send(Ok(advice));
+                let _ = reply.send(self.filter(&pod.pod, nodes, wanted, at));
                 "filter"
             }
             Question::Strangers { nodes, reply } => {
@@ -293,16 +324,16 @@ impl<E: Effects> Loop<E> {
                 "filter"
             }
             Question::Prioritize { pod, nodes, reply } => {
-                let uid = pod.pod.uid.clone();
-                if !self.world.has_advice(&uid) {
+                let uid = &pod.pod.uid;
+                if !self.world.has_advice(uid) {
                     // Another replica answered the filter.
-                    self.world.filter(*pod, nodes.clone(), Wanted::Each, at);
+                    self.world.filter(uid, nodes.clone(), Wanted::Each, at);
                 }
-                let _ = reply.send(self.world.prioritize(&uid, &nodes, MAX_SCORE));
+                let _ = reply.send(self.world.prioritize(uid, &nodes, MAX_SCORE));
                 "prioritize"
             }
             Question::Preempt { pod, nodes, reply } => {
-                let _ = reply.send(self.world.preempt(*pod, nodes, at));
+                let _ = reply.send(self.world.preempt(&pod.pod.uid, nodes, at));
                 "preempt"
             }
             Question::Bind { uid, key, node, reply } => {
@@ -316,6 +347,27 @@ impl<E: Effects> Loop<E> {
         };
         self.parts.metrics.took(step, began.elapsed().as_secs_f64());
         self.parts.metrics.add(&std::mem::take(&mut self.world.counts));
+    }
+
+    fn filter(&mut self, pod: &Pod, nodes: Vec<String>, wanted: Wanted, at: Time) -> Result<Advice, String> {
+        let uid = &pod.uid;
+        if pod.ask.is_none() {
+            return Ok(Advice::of_no_device(pod, nodes));
+        }
+        if !self.world.knows(uid) {
+            return Err(format!(
+                "the API server has not told this replica of pod {} with uid {uid}; try again",
+                pod.key
+            ));
+        }
+        let mut advice = self.world.filter(uid, nodes, wanted, at);
+        if wanted == Wanted::One
+            && let Some(best) = self.world.best(uid)
+        {
+            let best = best.to_string();
+            advice.only(&best, &format!("pod {uid} has already been matched to another node"));
+        }
+        Ok(advice)
     }
 
     fn bind_for(
@@ -407,6 +459,15 @@ impl<E: Effects> Loop<E> {
         });
     }
 
+    /// Answers the request for a bind with what came of it.
+    fn tell_binder(&mut self, effect: &Effect, outcome: &Result<(), Failure>) {
+        if let Effect::Bind(bind) = effect
+            && let Some(reply) = self.binders.remove(&bind.target.uid)
+        {
+            let _ = reply.send(outcome.clone().map_err(|failure| failure.to_string()));
+        }
+    }
+
     fn done(&mut self, done: Done) {
         let at = now();
         match done {
@@ -428,11 +489,7 @@ impl<E: Effects> Loop<E> {
                     }
                     _ => self.flying = self.flying.saturating_sub(1),
                 }
-                if let Effect::Bind(bind) = &effect
-                    && let Some(reply) = self.binders.remove(&bind.target.uid)
-                {
-                    let _ = reply.send(outcome.clone().map_err(|failure| failure.to_string()));
-                }
+                self.tell_binder(&effect, &outcome);
                 self.world.done(&effect, outcome, at);
             }
             Done::Look { target, found } => self.world.looked_at(&target, found, at),

@@ -12,6 +12,7 @@ mod outcome;
 mod ports;
 mod promise;
 mod resize;
+mod scores;
 mod share;
 mod standing;
 mod torn;
@@ -60,7 +61,7 @@ pub struct World {
     /// Ports that users of an emulated system find on pods.
     ports: ports::Ports,
     /// What nodes last said to pods that another scheduler asks about.
-    advice: HashMap<PodUid, Vec<(NodeName, f64)>>,
+    advice: scores::Scores,
     notes: HashMap<NodeName, NodeNotes>,
     /// Up to where changes of nodes were looked at for sleepers.
     looked: Position,
@@ -137,7 +138,7 @@ impl World {
             orphans: BTreeMap::new(),
             wishes: BTreeMap::new(),
             ports: ports::Ports::default(),
-            advice: HashMap::new(),
+            advice: scores::Scores::default(),
             notes: HashMap::new(),
             looked: Snapshot::new().position(),
             changed: Vec::new(),

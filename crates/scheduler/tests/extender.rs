@@ -22,7 +22,7 @@ use divvy_cluster::lease::Standing;
 use divvy_cluster::{Change, Kind};
 use divvy_core::keys;
 use divvy_dialects::{DialectConfig, PodManifest, Reading, parse};
-use divvy_scheduler::extender;
+use divvy_scheduler::extender::{self, Manner};
 use divvy_scheduler::metrics::Metrics;
 use divvy_scheduler::run::{Options, Scheduler, always_leading, channel};
 use divvy_service::{Health, Tasks};
@@ -50,16 +50,20 @@ impl Effects for Recorder {
 /// A scheduler behind routes, on nodes from a file.
 struct Bench {
     routes: Router,
+    /// What the API server shows.
+    watch: mpsc::Sender<Change>,
     recorder: Recorder,
     tasks: Tasks,
 }
 
 async fn start(nodes: &[Value], standing: watch::Receiver<Standing>) -> Bench {
     let (to, changes, relist) = channel();
+    let watch = to.clone();
     let (ask, questions) = mpsc::channel(8);
     let recorder = Recorder::default();
     let reader = PodReader::default();
-    let routes = extender::routes(ask, reader.clone(), standing.clone());
+    let manner = Manner { inspect: true, ..Manner::default() };
+    let routes = extender::routes(ask, reader.clone(), standing.clone(), manner);
     let scheduler = Scheduler {
         options: Options::default(),
         effects: recorder.clone(),
@@ -98,7 +102,7 @@ async fn start(nodes: &[Value], standing: watch::Receiver<Standing>) -> Bench {
     })
     .await
     .unwrap();
-    Bench { routes, recorder, tasks }
+    Bench { routes, watch, recorder, tasks }
 }
 
 /// `{"name": "n1", "unit": "MiB", "gpus": [memory in units, ...]}` as an agent's node.
@@ -135,6 +139,12 @@ fn admitted(mut pod: Value) -> Value {
 }
 
 impl Bench {
+    /// The API server shows a pod.
+    async fn show(&self, pod: &Value) {
+        let seen = PodReader::default().read(serde_json::from_value(pod.clone()).unwrap());
+        self.watch.send(Change::Pod(Box::new(seen))).await.unwrap();
+    }
+
     async fn ask(&self, method: &str, path: &str, body: &Value) -> (StatusCode, Value) {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let request = Request::builder().method(method).uri(path).body(body).unwrap();
@@ -158,6 +168,11 @@ async fn replay(name: &str) {
         for pod in ["Pod", "pod"] {
             if body[pod].is_object() {
                 body[pod] = admitted(body[pod].take());
+            }
+        }
+        for pod in ["Pod", "pod"] {
+            if body[pod].is_object() {
+                bench.show(&body[pod]).await;
             }
         }
         let (status, reply) = bench.ask(method, path, &body).await;
@@ -187,7 +202,6 @@ async fn kube_scheduler_is_answered_as_its_protocol_says() {
 #[tokio::test]
 async fn al_02_al_06_al_17_gpushares_routes_answer_in_its_words() {
     replay("gpushare.json").await;
-    // Pods that nobody but the asker knows of.
     replay("gpushare-names.json").await;
 }
 
@@ -228,13 +242,88 @@ async fn a_follower_answers_filter_and_does_not_bind() {
     let bench = start(&nodes, watch::Sender::new(Standing::Following(None)).subscribe()).await;
     let pod = json!({"metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": {}},
                      "spec": {"containers": [{"name": "c", "resources": {"limits": {(keys::GPU_SHARE): "300"}}}]}});
-    let (_, reply) = bench.ask("POST", "/divvy/filter", &json!({"Pod": admitted(pod), "NodeNames": ["n1"]})).await;
+    let pod = admitted(pod);
+    bench.show(&pod).await;
+    let (_, reply) = bench.ask("POST", "/divvy/filter", &json!({"Pod": pod, "NodeNames": ["n1"]})).await;
     assert_eq!(reply["NodeNames"], json!(["n1"]));
     let bind = json!({"PodName": "p", "PodNamespace": "d", "PodUID": "u", "Node": "n1"});
     let (_, reply) = bench.ask("POST", "/divvy/bind", &bind).await;
     assert_eq!(reply["Error"], "nobody leads at the moment; try again");
     assert!(bench.recorder.0.lock().unwrap().is_empty());
     bench.tasks.run_until(async { "the test is over" }).await.unwrap();
+}
+
+/// A pod that only the caller knows, of the highest priority.
+fn made_up(uid: &str) -> Value {
+    admitted(json!({
+        "metadata": {"name": "p", "namespace": "d", "uid": uid, "resourceVersion": "1", "annotations": {}},
+        "spec": {"schedulerName": keys::SCHEDULER, "priority": 2_000_000_000,
+                 "containers": [{"name": "c", "resources": {"limits": {(keys::GPU): "1"}}}]},
+    }))
+}
+
+#[tokio::test]
+async fn a_made_up_pod_is_answered_with_an_error_and_no_pod_leaves_for_it() {
+    let bench = start(&[json!({"name": "n1", "gpus": [16]})], always_leading()).await;
+    let holder = admitted(json!({
+        "metadata": {"name": "holder", "namespace": "d", "uid": "h", "resourceVersion": "1",
+                     "annotations": {(keys::CLASS): "opportunistic"}},
+        "spec": {"schedulerName": keys::SCHEDULER, "containers": [{"name": "c", "resources": {"limits": {(keys::GPU): "1"}}}]},
+    }));
+    bench.show(&holder).await;
+    tokio::time::timeout(Duration::from_secs(10), async {
+        while !bench.recorder.0.lock().unwrap().iter().any(|effect| matches!(effect, Effect::Bind(_))) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+    .unwrap();
+    let mut bound = made_up("bound");
+    bound["spec"]["nodeName"] = json!("n1");
+    for pod in [made_up("waiting"), bound] {
+        let filter = json!({"Pod": pod, "NodeNames": ["n1"]});
+        let victims = json!({"n1": {"Pods": [{"UID": "h"}], "NumPDBViolations": 0}});
+        let preempt = json!({"Pod": pod, "NodeNameToMetaVictims": victims});
+        let bind = json!({"PodName": "p", "PodNamespace": "d", "PodUID": pod["metadata"]["uid"], "Node": "n1"});
+        let ((_, filtered), (_, preempted), (_, bound)) = tokio::join!(
+            bench.ask("POST", "/divvy/filter", &filter),
+            bench.ask("POST", "/divvy/preempt", &preempt),
+            bench.ask("POST", "/divvy/bind", &bind),
+        );
+        let error = filtered["Error"].as_str().unwrap();
+        assert!(error.starts_with("the API server has not told this replica of pod d/p with uid"), "{filtered}");
+        assert_eq!(preempted["NodeNameToMetaVictims"], json!({}), "{preempted}");
+        assert_eq!(bound["Error"], "the pod is not known here, or is bound already");
+    }
+    let effects = bench.recorder.0.lock().unwrap().clone();
+    let binds = effects.iter().filter(|effect| matches!(effect, Effect::Bind(_))).count();
+    assert_eq!((binds, effects.iter().any(|effect| matches!(effect, Effect::Evict(_)))), (1, false), "{effects:?}");
+    bench.tasks.run_until(async { "the test is over" }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_question_that_comes_before_its_pod_waits_for_it() {
+    let bench = start(&[json!({"name": "n1", "gpus": [16]})], always_leading()).await;
+    let mut pod = made_up("u");
+    pod["spec"]["schedulerName"] = json!("default-scheduler");
+    let body = json!({"Pod": pod, "NodeNames": ["n1"]});
+    let (answer, ()) = tokio::join!(bench.ask("POST", "/divvy/filter", &body), async {
+        // The question is under way when the pod comes.
+        tokio::task::yield_now().await;
+        bench.show(&pod).await;
+    });
+    assert_eq!(answer.1["NodeNames"], json!(["n1"]));
+    bench.tasks.run_until(async { "the test is over" }).await.unwrap();
+}
+
+#[tokio::test]
+async fn holders_of_devices_are_named_only_where_that_is_wanted() {
+    let (ask, _questions) = mpsc::channel(1);
+    let routes = extender::routes(ask, PodReader::default(), always_leading(), Manner::default());
+    for path in ["/gpushare-scheduler/inspect", "/gpushare-scheduler/inspect/n1"] {
+        let reply = routes.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(reply.status(), StatusCode::NOT_FOUND, "{path}");
+    }
 }
 
 #[test]

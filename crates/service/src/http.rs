@@ -26,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub use limits::{Limits, Times};
 
+use crate::mutual::Mutual;
 use crate::run::Stop;
 use crate::tls::Certificate;
 use talk::Shared;
@@ -69,6 +70,8 @@ pub struct Port {
     pub routes: Router,
     /// With it over TLS.
     pub certificate: Option<Certificate>,
+    /// With it over TLS as well, and only to callers who have a certificate of the same authority.
+    pub mutual: Option<Mutual>,
     /// What callers may take.
     pub limits: Limits,
     /// Hears of everybody who does not begin as HTTP does (on a plain port).
@@ -78,13 +81,17 @@ pub struct Port {
 impl Port {
     /// A plain port with the usual limits.
     pub fn new(listener: TcpListener, routes: Router) -> Port {
-        Port { listener, routes, certificate: None, limits: Limits::default(), turned_away: None }
+        Port { listener, routes, certificate: None, mutual: None, limits: Limits::default(), turned_away: None }
     }
 
     /// Answers until `stop`.
     pub async fn serve(self, stop: Stop) -> anyhow::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener).context("the socket cannot be listened on")?;
-        let tls = self.certificate.map(|certificate| certificate.server_config()).transpose()?;
+        let tls = match (&self.mutual, &self.certificate) {
+            (Some(mutual), _) => Some(mutual.server_config()?),
+            (None, Some(certificate)) => Some(certificate.server_config()?),
+            (None, None) => None,
+        };
         let limits = self.limits;
         let shared = Arc::new(Shared {
             routes: self.routes,

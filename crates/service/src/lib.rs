@@ -13,6 +13,7 @@
 
 pub mod health;
 pub mod http;
+pub mod mutual;
 pub mod run;
 pub mod telemetry;
 pub mod tls;

@@ -5,24 +5,25 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::Context;
-use rustls::ServerConfig;
+use rustls::client::ResolvesClientCert;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
+use rustls::{ServerConfig, SignatureScheme};
 
 use crate::run::Stop;
 
 /// How often files are looked at that somebody else renews. The kubelet brings a changed Secret within about a minute; certificates are
 /// renewed days before they end.
-const LOOK: Duration = Duration::from_secs(60);
+pub(crate) const LOOK: Duration = Duration::from_secs(60);
 
 /// The certificate a listener shows. Clones share it; replacing it needs no new listener and breaks no connection.
 #[derive(Clone, Debug)]
 pub struct Certificate(Arc<Shown>);
 
 #[derive(Debug)]
-struct Shown(RwLock<Arc<CertifiedKey>>);
+pub(crate) struct Shown(RwLock<Arc<CertifiedKey>>);
 
 impl Certificate {
     /// From a chain (leaf first) and its key, both PEM.
@@ -42,27 +43,7 @@ impl Certificate {
     }
 
     async fn look_every(self, every: Duration, chain: PathBuf, key: PathBuf, stop: Stop) -> anyhow::Result<()> {
-        let read = || (std::fs::read(&chain).unwrap_or_default(), std::fs::read(&key).unwrap_or_default());
-        let mut shown = read();
-        loop {
-            tokio::select! {
-                () = stop.requested() => return Ok(()),
-                () = tokio::time::sleep(every) => {}
-            }
-            let found = read();
-            if found == shown {
-                continue;
-            }
-            match self.replace(&found.0, &found.1) {
-                Ok(()) => tracing::info!(file = %chain.display(), "a new certificate is shown"),
-                Err(error) => {
-                    let error = format!("{error:#}");
-                    tracing::warn!(file = %chain.display(), error, "the new certificate cannot be used yet");
-                    continue;
-                }
-            }
-            shown = found;
-        }
+        follow(every, [chain, key], stop, |[chain, key]| self.replace(chain, key)).await
     }
 
     /// Shows this one from now on.
@@ -82,6 +63,53 @@ impl Certificate {
             .with_cert_resolver(self.0.clone());
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Arc::new(config))
+    }
+
+    /// What shows it to the other side, as a server and as a client.
+    pub(crate) fn shown(&self) -> Arc<Shown> {
+        self.0.clone()
+    }
+}
+
+/// Hands the contents of these files to `take` whenever they change, until `stop`. What cannot be used is handed over again at the next look.
+pub(crate) async fn follow<const N: usize>(
+    every: Duration,
+    files: [PathBuf; N],
+    stop: Stop,
+    take: impl Fn([&[u8]; N]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let read = || files.each_ref().map(|file| std::fs::read(file).unwrap_or_default());
+    let mut taken = read();
+    loop {
+        tokio::select! {
+            () = stop.requested() => return Ok(()),
+            () = tokio::time::sleep(every) => {}
+        }
+        let found = read();
+        if found == taken {
+            continue;
+        }
+        let file = files.first().map(|file| file.display().to_string()).unwrap_or_default();
+        match take(found.each_ref().map(Vec::as_slice)) {
+            Ok(()) => {
+                tracing::info!(file, "a new certificate is in use");
+                taken = found;
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(file, error, "the new certificate cannot be used yet");
+            }
+        }
+    }
+}
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn has_certs(&self) -> bool {
+        true
     }
 }
 

@@ -213,7 +213,11 @@ async fn extender(ground: &Ground, pods: usize) -> anyhow::Result<Round> {
     ready()?;
     let text = std::fs::read_to_string(root().join("deploy/kube-scheduler.yaml"))?;
     let mut configuration: Value = serde_saphyr::from_str(&text).context("deploy/kube-scheduler.yaml")?;
-    configuration["extenders"][0]["urlPrefix"] = json!(format!("http://{EXTENDER}/divvy"));
+    let extender =
+        configuration["extenders"][0].as_object_mut().context("deploy/kube-scheduler.yaml has no extender")?;
+    // On one machine, without certificates.
+    extender.retain(|field, _| !["enableHTTPS", "tlsConfig"].contains(&field.as_str()));
+    extender["urlPrefix"] = json!(format!("http://{EXTENDER}/divvy"));
     configure(ground, &configuration)?;
     let program = scheduler(&ground.cluster)?;
     program.start()?;

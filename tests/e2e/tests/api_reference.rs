@@ -19,12 +19,15 @@ fn the_api_reference_is_what_the_definitions_say() {
     paths.sort();
     let read = |path: &std::path::PathBuf| serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let text = markdown(&paths.iter().map(read).collect::<Vec<Value>>());
-    let path = root.join("docs/api.md");
+    let path = root.join("docs/reference/api.md");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &text).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == text, "docs/api.md is out of date: UPDATE=1 cargo test -p divvy-e2e --test api_reference");
+    assert!(
+        committed == text,
+        "docs/reference/api.md is out of date: UPDATE=1 cargo test -p divvy-e2e --test api_reference"
+    );
 }
 
 /// The reference for these definitions.

@@ -35,7 +35,10 @@ fn extended() -> Ground {
     let [port] = free_ports();
     let text = std::fs::read_to_string(file("deploy/kube-scheduler.yaml")).unwrap();
     let mut configuration: Value = serde_saphyr::from_str(&text).unwrap();
-    configuration["extenders"][0]["urlPrefix"] = json!(format!("http://127.0.0.1:{port}/divvy"));
+    // On one machine, without certificates.
+    let extender = configuration["extenders"][0].as_object_mut().unwrap();
+    extender.retain(|field, _| !["enableHTTPS", "tlsConfig"].contains(&field.as_str()));
+    extender["urlPrefix"] = json!(format!("http://127.0.0.1:{port}/divvy"));
     let options = Options { scheduler: Scheduler::Configured(configuration), ..Options::control_plane() };
     let listen = format!("127.0.0.1:{port}");
     let flags = ["--extender-listen", &listen, "--kube-scheduler", "default-scheduler"];

@@ -55,7 +55,7 @@ impl Machine {
         fs::write(machine.manifest(), SCHEDULER).unwrap();
         for tool in ["kubectl", "helm"] {
             let script = format!(
-                "#!/bin/sh\necho \"{tool} $*\" >>{}\ncase \"$*\" in *clusterIP*) printf 10.96.7.7 ;; esac\n",
+                "#!/bin/sh\necho \"{tool} $*\" >>{}\ncase \"$*\" in *clusterIP*) printf 10.96.7.7 ;; *secretName*) printf theirs ;; *'get secret theirs'*) printf shown ;; esac\n",
                 machine.at("said").display()
             );
             let path = machine.at("bin").join(tool);
@@ -103,13 +103,22 @@ fn the_clusters_own_scheduler_is_wired_to_divvy_and_put_back_as_it_was() {
 
     let config = machine.at("kubernetes/divvy-kube-scheduler.yaml");
     let settings: Value = serde_saphyr::from_str(&fs::read_to_string(&config).unwrap()).unwrap();
-    assert_eq!(settings["extenders"][0]["urlPrefix"], "http://10.96.7.7:8090/divvy");
+    let extender = &settings["extenders"][0];
+    assert_eq!(extender["urlPrefix"], "https://10.96.7.7:8090/divvy");
+    let shown = machine.at("kubernetes/divvy-extender");
+    assert_eq!(extender["tlsConfig"]["serverName"], "divvy-extender.divvy-system.svc");
+    for (field, file) in [("certFile", "tls.crt"), ("keyFile", "tls.key"), ("caFile", "ca.crt")] {
+        assert_eq!(extender["tlsConfig"][field], shown.join(file).display().to_string());
+        assert_eq!(fs::read_to_string(shown.join(file)).unwrap(), "shown");
+        assert_eq!(fs::metadata(shown.join(file)).unwrap().permissions().mode() & 0o077, 0, "{file} is root's alone");
+    }
     let wired: Value = serde_saphyr::from_str(&fs::read_to_string(machine.manifest()).unwrap()).unwrap();
     let command = wired["spec"]["containers"][0]["command"].as_array().unwrap();
     assert_eq!(command[1], format!("--config={}", config.display()));
     assert_eq!(command.len(), 7, "nothing else changed: {command:?}");
-    assert_eq!(wired["spec"]["containers"][0]["volumeMounts"].as_array().unwrap().len(), 2);
+    assert_eq!(wired["spec"]["containers"][0]["volumeMounts"].as_array().unwrap().len(), 3);
     assert_eq!(wired["spec"]["volumes"][0]["hostPath"]["path"], config.display().to_string());
+    assert_eq!(wired["spec"]["volumes"][1]["hostPath"]["path"], shown.display().to_string());
 
     // Twice is once.
     let once = fs::read_to_string(machine.manifest()).unwrap();
@@ -118,7 +127,7 @@ fn the_clusters_own_scheduler_is_wired_to_divvy_and_put_back_as_it_was() {
 
     machine.run("undo.sh", &["--everything"]);
     assert_eq!(fs::read_to_string(machine.manifest()).unwrap(), SCHEDULER);
-    assert!(!config.exists() && !machine.at("kubernetes/divvy-undo").exists());
+    assert!(!config.exists() && !shown.exists() && !machine.at("kubernetes/divvy-undo").exists());
     assert!(machine.said().contains("helm uninstall divvy"), "{}", machine.said());
 }
 

@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use divvy_api::extender::BindArgs;
+use divvy_service::mutual::Mutual;
 use serde::Deserialize;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// How long the leader may take.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// Most bytes of its answer: a head and one sentence.
+const LONGEST: u64 = 64 << 10;
 
 /// The address in an identity (`NAME@ADDRESS:PORT`), where there is one.
 pub(super) fn address(identity: &str) -> Option<&str> {
@@ -16,18 +20,21 @@ pub(super) fn address(identity: &str) -> Option<&str> {
 }
 
 /// Asks the leader to bind.
-pub(super) async fn bind(leader: Option<&str>, body: &[u8]) -> Result<(), String> {
+pub(super) async fn bind(leader: Option<&str>, body: &[u8], mutual: Option<&Mutual>) -> Result<(), String> {
     // What cannot be read here cannot be read there.
     BindArgs::parse(body).map_err(|error| format!("not ExtenderBindingArgs: {error}"))?;
-    let Some(address) = leader.and_then(address) else {
-        return Err("nobody leads at the moment; try again".into());
+    let leader = leader.ok_or("nobody leads at the moment; try again")?;
+    let Some(address) = address(leader) else {
+        return Err(format!(
+            "the leader, {leader}, names no address for binds (--extender-advertise); ask it where it is"
+        ));
     };
     #[derive(Deserialize)]
     struct Reply {
         #[serde(rename = "Error")]
         error: String,
     }
-    let reply = tokio::time::timeout(LIMIT, post(address, "/divvy/bind", body)).await;
+    let reply = tokio::time::timeout(LIMIT, call(address, mutual, body)).await;
     let reply = reply.map_err(|_| format!("the leader at {address} does not answer"))?;
     let reply = reply.map_err(|error| format!("the leader at {address} cannot be asked: {error}"))?;
     let reply: Reply =
@@ -35,17 +42,24 @@ pub(super) async fn bind(leader: Option<&str>, body: &[u8]) -> Result<(), String
     if reply.error.is_empty() { Ok(()) } else { Err(reply.error) }
 }
 
-/// One plain request, one answer: the body of it.
-async fn post(address: &str, path: &str, body: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect(address).await?;
+/// Asks the leader as its port wants it.
+async fn call(address: &str, mutual: Option<&Mutual>, body: &[u8]) -> std::io::Result<Vec<u8>> {
+    match mutual {
+        Some(mutual) => post(mutual.connect(address).await?, address, body).await,
+        None => post(TcpStream::connect(address).await?, address, body).await,
+    }
+}
+
+/// One request, one answer: the body of it.
+async fn post(mut stream: impl AsyncRead + AsyncWrite + Unpin, address: &str, body: &[u8]) -> std::io::Result<Vec<u8>> {
     let head = format!(
-        "POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST /divvy/bind HTTP/1.0\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(body).await?;
     let mut reply = Vec::new();
-    stream.read_to_end(&mut reply).await?;
+    stream.take(LONGEST).read_to_end(&mut reply).await?;
     let end = reply.windows(4).position(|w| w == b"\r\n\r\n").map_or(reply.len(), |at| at + 4);
     Ok(reply.split_off(end))
 }
@@ -64,7 +78,9 @@ mod tests {
     #[tokio::test]
     async fn without_a_leader_the_caller_is_told_to_try_again() {
         let body = br#"{"PodName":"p","PodNamespace":"n","Node":"x"}"#;
-        assert_eq!(bind(None, body).await, Err("nobody leads at the moment; try again".into()));
-        assert!(bind(None, b"{").await.unwrap_err().starts_with("not ExtenderBindingArgs"));
+        assert_eq!(bind(None, body, None).await, Err("nobody leads at the moment; try again".into()));
+        let unreached = bind(Some("divvy-7"), body, None).await.unwrap_err();
+        assert!(unreached.starts_with("the leader, divvy-7, names no address for binds"), "{unreached}");
+        assert!(bind(None, b"{", None).await.unwrap_err().starts_with("not ExtenderBindingArgs"));
     }
 }

@@ -141,7 +141,7 @@ pub(super) async fn bind(State(extender): State<Arc<Extender>>, body: Bytes) -> 
 pub(super) async fn bind_with(extender: &Extender, body: &[u8]) -> Result<(), String> {
     let standing = extender.standing.borrow().clone();
     if let Standing::Following(leader) = standing {
-        return forward::bind(leader.as_deref(), body).await;
+        return forward::bind(leader.as_deref(), body, extender.manner.mutual.as_ref()).await;
     }
     let args = BindArgs::parse(body).map_err(|error| format!("not ExtenderBindingArgs: {error}"))?;
     let key = PodKey::new(args.pod_namespace, args.pod_name.as_str());

@@ -1,13 +1,14 @@
 //! Advice to another scheduler (kube-scheduler's extender protocol): which nodes, how good, and the bind itself. Nothing is changed
-//! before the bind, except that a gang's places are kept once all of them were found.
+//! before the bind, except that a gang's places are kept once all of them were found. Pods are known from the API server alone: a question
+//! names one of them by its uid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_api::convert::PodSeen;
-use divvy_cluster::change::Change;
 use divvy_core::device::{Device, DeviceKind};
 use divvy_core::id::{NodeName, PodKey, PodUid};
 use divvy_core::node::Node;
+use divvy_core::pod::Pod;
 use divvy_core::reason::{Fold, NodeReason, Obstacle};
 use divvy_core::schedule::ask_some;
 use divvy_core::snapshot::NodeIx;
@@ -57,6 +58,14 @@ impl Advice {
     fn none(nodes: &[String], text: &str, why: Why) -> Advice {
         let refused = nodes.iter().map(|node| (node.clone(), Refused { text: text.to_owned(), why })).collect();
         Advice { fit: Vec::new(), refused }
+    }
+
+    /// A pod that asks for no device may go anywhere, as far as we are concerned; one whose ask cannot be read, nowhere.
+    pub fn of_no_device(pod: &Pod, nodes: Vec<String>) -> Advice {
+        match pod.mistakes.is_empty() {
+            true => Advice { fit: nodes, ..Advice::default() },
+            false => Advice::none(&nodes, &pod.mistakes.join("; "), Why::Never),
+        }
     }
 
     /// Only this one of the nodes that will do; the others are refused because the pod goes there.
@@ -119,31 +128,28 @@ fn kind(reason: &NodeReason) -> Why {
 }
 
 impl World {
+    /// Did the API server tell us of this pod?
+    pub fn knows(&self, uid: &PodUid) -> bool {
+        self.snapshot.pod(uid).is_some()
+    }
+
     /// Which of these nodes will do for a pod.
-    pub fn filter(&mut self, seen: PodSeen, nodes: Vec<String>, wanted: Wanted, now: Time) -> Advice {
-        let uid = seen.pod.uid.clone();
-        if seen.pod.ask.is_none() && seen.pod.mistakes.is_empty() {
-            return Advice { fit: nodes, ..Advice::default() };
-        }
-        // It may not have come to us by the watch yet.
-        if self.snapshot.pod(&uid).is_none() {
-            self.apply(Change::Pod(Box::new(seen)), now);
-        }
-        let Some(state) = self.snapshot.pod(&uid) else {
-            return Advice::none(&nodes, "the pod is being deleted", Why::Never);
+    pub fn filter(&mut self, uid: &PodUid, nodes: Vec<String>, wanted: Wanted, now: Time) -> Advice {
+        let Some(state) = self.snapshot.pod(uid) else {
+            return Advice::none(&nodes, "the pod is not known", Why::Never);
         };
-        if state.pod().gang().is_some() && state.pod().bound().is_none() && !self.promise_gang(&uid, now) {
-            let reason = self.entries.get(&uid).and_then(|e| e.due.as_ref().map(|d| d.reason.to_string()));
+        if state.pod().gang().is_some() && state.pod().bound().is_none() && !self.promise_gang(uid, now) {
+            let reason = self.entries.get(uid).and_then(|e| e.due.as_ref().map(|d| d.reason.to_string()));
             let text = reason.unwrap_or_else(|| "its gang does not fit as a whole".into());
             return Advice::none(&nodes, &text, Why::Short);
         }
-        if let Some(kept) = self.snapshot.pod(&uid).and_then(|s| s.pod().bound()).map(|b| b.node.clone()) {
+        if let Some(kept) = self.snapshot.pod(uid).and_then(|s| s.pod().bound()).map(|b| b.node.clone()) {
             let mut advice = Advice { fit: nodes, ..Advice::default() };
             advice.only(kept.as_str(), &format!("its place is kept on {kept}"));
-            self.advice.insert(uid, vec![(kept, 1.0)]);
+            self.advice.put(uid, vec![(kept, 1.0)]);
             return advice;
         }
-        let Some(ix) = self.snapshot.find_pod(&uid) else {
+        let Some(ix) = self.snapshot.find_pod(uid) else {
             return Advice::none(&nodes, "the pod is not known", Why::Never);
         };
         let mut advice = Advice::default();
@@ -166,7 +172,7 @@ impl World {
             && let Some(best) = self.snapshot.node_at(spot.node).map(|state| state.node().name.clone())
         {
             let fit = vec![best.to_string()];
-            self.advice.insert(uid, vec![(best, 1.0)]);
+            self.advice.put(uid, vec![(best, 1.0)]);
             return Advice { fit, ..Advice::default() };
         }
         let answers = match ask_some(&self.snapshot, scheduling, ix, known, now) {
@@ -188,7 +194,7 @@ impl World {
                 }
             }
         }
-        self.advice.insert(uid, scores);
+        self.advice.put(uid, scores);
         advice
     }
 
@@ -201,8 +207,8 @@ impl World {
     /// Which of these nodes would be best for a pod, if these existed, too. It is tried out on a copy: neither the nodes nor the pod,
     /// which may be made up as well, are remembered.
     pub fn imagine(&self, seen: PodSeen, nodes: Vec<String>, templates: Vec<Node>, now: Time) -> Advice {
-        if seen.pod.ask.is_none() && seen.pod.mistakes.is_empty() {
-            return Advice { fit: nodes, ..Advice::default() };
+        if seen.pod.ask.is_none() {
+            return Advice::of_no_device(&seen.pod, nodes);
         }
         let mut copy = self.snapshot.clone();
         for mut node in templates {
@@ -260,7 +266,7 @@ impl World {
 
     /// Was a pod asked about before?
     pub fn has_advice(&self, uid: &PodUid) -> bool {
-        self.advice.contains_key(uid)
+        self.advice.get(uid).is_some()
     }
 
     /// The waiting pod of a name.
@@ -269,12 +275,8 @@ impl World {
     }
 
     /// On which of these nodes a pod fits once these victims are gone.
-    pub fn preempt(&mut self, seen: PodSeen, nodes: Victims, now: Time) -> Victims {
-        let uid = seen.pod.uid.clone();
-        if self.snapshot.pod(&uid).is_none() {
-            self.apply(Change::Pod(Box::new(seen)), now);
-        }
-        let Some(ix) = self.snapshot.find_pod(&uid) else { return Vec::new() };
+    pub fn preempt(&mut self, uid: &PodUid, nodes: Victims, now: Time) -> Victims {
+        let Some(ix) = self.snapshot.find_pod(uid) else { return Vec::new() };
         let mut helps = Vec::new();
         for (name, victims) in nodes {
             let Some(node) = self.snapshot.find_node(&NodeName::from(name.as_str())) else { continue };
@@ -330,6 +332,7 @@ impl World {
         self.snapshot.place(uid, node, grant.clone(), now).map_err(|refusal| format!("{refusal:?}"))?;
         self.counts.placed += 1;
         self.awake.remove(uid);
+        self.advice.forget(uid);
         self.fly(uid, node, grant.as_deref(), Vec::new(), now);
         Ok(())
     }

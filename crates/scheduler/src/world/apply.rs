@@ -184,7 +184,7 @@ impl World {
         self.orphans.remove(uid);
         self.wishes.remove(uid);
         self.ports.forget(uid);
-        self.advice.remove(uid);
+        self.advice.forget(uid);
         if self.snapshot.pod(uid).is_some() {
             self.snapshot.remove_pod(uid);
             self.stirred = true;

@@ -6,9 +6,13 @@ use divvy_api::reader::PodReader;
 use divvy_api::wire;
 use divvy_cluster::change::{Change, Kind};
 use divvy_cluster::effect::{Bind, Effect, Evict, Failure};
-use divvy_core::grant::Grant;
+use divvy_core::device::{Device, DeviceKind, Inventory};
+use divvy_core::grant::{Grant, Slice};
 use divvy_core::keys;
+use divvy_core::kind::{DeviceScheduler, Gpu, Kinds, Want};
+use divvy_core::reason::Obstacle;
 use divvy_core::time::Time;
+use divvy_core::units::Share;
 use serde_json::{Value, json};
 
 use super::*;
@@ -94,6 +98,12 @@ fn as_bound(pod: Value, bind: &Bind, version: u32) -> Value {
     pod
 }
 
+/// A pod that another scheduler places, as the API server shows it to us, too.
+fn theirs(world: &mut World, name: &str, share: u32) -> PodUid {
+    world.apply(seen(pod(name, 1, share, json!({"spec": {"schedulerName": "default-scheduler"}}))), Time(1));
+    format!("uid-{name}").into()
+}
+
 fn decide(world: &mut World) -> Vec<Effect> {
     world.decide(Time(1_000), 100);
     world.take_effects()
@@ -112,6 +122,42 @@ fn a_waiting_pod_is_bound_with_its_grant_on_the_version_it_was_decided_on() {
     world.apply(seen(as_bound(pod("a", 7, 300, json!({})), bind, 8)), Time(3));
     assert!(world.entries().is_empty());
     assert_eq!(world.counts.attempts, 1);
+}
+
+/// GPUs of which a certain share is given short: a mistake that only the audit sees.
+#[derive(Debug)]
+struct Short;
+
+impl DeviceScheduler for Short {
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::Gpu
+    }
+
+    fn slice(&self, device: &Device, inventory: &Inventory, want: &Want<'_>, taken: u32) -> Result<Slice, Obstacle> {
+        let mut slice = Gpu.slice(device, inventory, want, taken)?;
+        if slice.share == Share(666) {
+            slice.share = Share(1);
+        }
+        Ok(slice)
+    }
+}
+
+#[test]
+fn a_plan_that_the_audit_refuses_costs_only_the_pod_that_it_names() {
+    let mut world = World { snapshot: Snapshot::with_kinds(Kinds(&[&Short])), ..World::new(keys::SCHEDULER) };
+    world.apply(node("n0", 1, 2, &[]), Time(0));
+    world.take_lead(Time(0));
+    for (name, share) in [("a", 300), ("short", 666), ("b", 300)] {
+        world.apply(seen(pod(name, 1, share, json!({}))), Time(1));
+    }
+    let effects = decide(&mut world);
+    let names: Vec<&str> = binds(&effects).iter().map(|bind| &*bind.target.pod.name).collect();
+    assert_eq!((names, world.counts.violations), (vec!["a", "b"], 1));
+    // It is not tried again at once, and keeps nobody who comes from a place.
+    world.apply(seen(pod("c", 1, 300, json!({}))), Time(2));
+    assert_eq!(binds(&decide(&mut world)).len(), 1);
+    assert_eq!(world.counts.violations, 1);
+    assert!(matches!(world.entries()["uid-short"].stand, Stand::Resting(_)));
 }
 
 #[test]
@@ -308,11 +354,10 @@ fn a_pod_on_a_failed_device_is_evicted_where_its_node_says_so_and_no_other_nodes
 fn another_scheduler_is_told_the_best_of_what_it_offers_and_that_as_nodes_change() {
     let mut world = world(3);
     let names = |of: &[u32]| of.iter().map(|n| format!("n{n}")).collect::<Vec<_>>();
-    let theirs = |name: &str| {
-        let more = json!({"spec": {"schedulerName": "default-scheduler"}});
-        PodReader::default().read(serde_json::from_value(pod(name, 1, 1000, more)).unwrap())
+    let ask = |world: &mut World, name: &str, of: &[u32]| {
+        let uid = theirs(world, name, 1000);
+        world.filter(&uid, names(of), Wanted::Best, Time(1))
     };
-    let ask = |world: &mut World, name: &str, of: &[u32]| world.filter(theirs(name), names(of), Wanted::Best, Time(1));
     assert_eq!(ask(&mut world, "a", &[2, 1, 0]).fit, ["n0"]);
     assert_eq!(ask(&mut world, "b", &[2, 1]).fit, ["n1"], "only of those that are offered");
     // Asked about is not held: two bind to the first node, and it is full.
@@ -326,25 +371,50 @@ fn another_scheduler_is_told_the_best_of_what_it_offers_and_that_as_nodes_change
     assert_eq!(ask(&mut world, "e", &[0, 1, 2]).fit, ["n0"], "what is left of a node goes first");
     world.apply(Change::NodeGone("n2".into()), Time(8));
     assert_eq!(ask(&mut world, "f", &[2]).refused["n2"].why, Why::Unknown);
-    assert_eq!(world.filter(theirs("g"), names(&[1, 0]), Wanted::Each, Time(9)).fit, ["n1", "n0"]);
+    let uid = theirs(&mut world, "g", 1000);
+    assert_eq!(world.filter(&uid, names(&[1, 0]), Wanted::Each, Time(9)).fit, ["n1", "n0"]);
+}
+
+#[test]
+fn a_question_about_a_pod_that_the_api_server_never_showed_changes_nothing() {
+    let mut world = world(1);
+    for name in ["a", "b"] {
+        let more = json!({"metadata": {"annotations": {(keys::CLASS_NOW): "opportunistic"}}});
+        world.apply(seen(pod(name, 1, 1000, more)), Time(1));
+    }
+    let effects = decide(&mut world);
+    for (n, effect) in effects.iter().enumerate() {
+        world.done(effect, Ok(()), Time(2 + n as u64));
+    }
+    world.take_effects();
+    let before = (world.snapshot().clone(), world.entries().len(), world.counts);
+    let made_up: PodUid = "made-up".into();
+    for wanted in [Wanted::Best, Wanted::Each, Wanted::One] {
+        assert!(world.filter(&made_up, vec!["n0".to_owned()], wanted, Time(9)).fit.is_empty());
+    }
+    let victims = vec![("n0".to_owned(), vec!["uid-a".into(), "uid-b".into()])];
+    assert!(world.preempt(&made_up, victims, Time(9)).is_empty());
+    assert_eq!(world.prioritize(&made_up, &["n0".to_owned()], 10), [0]);
+    assert!(world.bind_for(&made_up, &"n0".into(), Time(9)).is_err());
+    assert!(decide(&mut world).is_empty(), "nobody is bound, nobody leaves");
+    assert_eq!((world.snapshot().clone(), world.entries().len(), world.counts), before);
+    assert!(!world.knows(&made_up) && !world.has_advice(&made_up));
 }
 
 #[test]
 fn another_scheduler_is_told_on_which_nodes_its_victims_make_room_and_nobody_leaves_yet() {
     let mut world = world(2);
-    let theirs = |name: &str, share: u32| {
-        let more = json!({"spec": {"schedulerName": "default-scheduler"}});
-        PodReader::default().read(serde_json::from_value(pod(name, 1, share, more)).unwrap())
-    };
     // The first node has two whole cards taken, the second one and a half.
     for (name, share, node) in [("a", 1000, "n0"), ("b", 1000, "n0"), ("c", 1000, "n1"), ("d", 500, "n1")] {
-        world.filter(theirs(name, share), vec![node.to_owned()], Wanted::Best, Time(1));
-        world.bind_for(&format!("uid-{name}").into(), &node.into(), Time(2)).unwrap();
+        let uid = theirs(&mut world, name, share);
+        world.filter(&uid, vec![node.to_owned()], Wanted::Best, Time(1));
+        world.bind_for(&uid, &node.into(), Time(2)).unwrap();
     }
+    let (whole, half) = (theirs(&mut world, "whole", 1000), theirs(&mut world, "half", 500));
     let offers = || vec![("n0".to_owned(), vec!["uid-b".into()]), ("n1".to_owned(), Vec::new())];
-    assert_eq!(world.preempt(theirs("whole", 1000), offers(), Time(3)), [("n0".to_owned(), vec!["uid-b".into()])]);
-    assert_eq!(world.preempt(theirs("half", 500), offers(), Time(3)), offers());
-    let still = world.filter(theirs("whole", 1000), vec!["n0".to_owned()], Wanted::Best, Time(4));
+    assert_eq!(world.preempt(&whole, offers(), Time(3)), [("n0".to_owned(), vec!["uid-b".into()])]);
+    assert_eq!(world.preempt(&half, offers(), Time(3)), offers());
+    let still = world.filter(&whole, vec!["n0".to_owned()], Wanted::Best, Time(4));
     assert_eq!((still.fit, still.refused["n0"].why), (Vec::new(), Why::Full), "it was only tried out");
 }
 
@@ -675,9 +745,11 @@ fn gpu_admissions_users_get_the_first_of_equal_nodes_by_name() {
     for name in names {
         world.apply(node(name, 1, 2, &[]), Time(0));
     }
-    let Change::Pod(asking) = seen(vcuda("a", "")) else { panic!("a pod is a pod") };
-    let uid = asking.pod.uid.clone();
-    let advice = world.filter(*asking, names.map(String::from).into(), Wanted::One, Time(1));
+    let asking = seen(vcuda("a", ""));
+    let Change::Pod(pod) = &asking else { panic!("a pod is a pod") };
+    let uid = pod.pod.uid.clone();
+    world.apply(asking, Time(1));
+    let advice = world.filter(&uid, names.map(String::from).into(), Wanted::One, Time(1));
     assert_eq!(advice.fit.len(), 3);
     assert_eq!(world.best(&uid).map(|name| name.as_str()), Some("n0"));
 }

@@ -77,7 +77,8 @@ fn replay(ground: &Ground, name: &str) {
     let [port] = free_ports();
     // Under a name no pod has: it places nobody on its own.
     let listen = format!("127.0.0.1:{port}");
-    let flags = ["--no-leader-election", "--scheduler-name", "nobody", "--extender-listen", &listen];
+    let flags =
+        ["--no-leader-election", "--scheduler-name", "nobody", "--extender-listen", &listen, "--extender-inspect"];
     let divvy = Divvy::new(&ground.cluster, name, "scheduler", &flags);
     divvy.start();
     for step in steps {

@@ -67,10 +67,10 @@ fn every_switch_of_the_chart_renders_and_a_slip_is_refused_by_name() {
     assert!(!text.contains("divvy-system"), "somebody names the namespace the chart is not installed in");
     assert_eq!(text.matches("DIVVY_EMULATE_METRICS").count(), 2, "one of controller and agents keeps old names back");
     let rules = rendered.iter().find(|object| object["kind"] == "PrometheusRule").unwrap();
-    let operations = std::fs::read_to_string(repository().join("docs/operations.md")).unwrap().to_lowercase();
+    let operations = std::fs::read_to_string(repository().join("docs/guides/operations.md")).unwrap().to_lowercase();
     for rule in rules["spec"]["groups"][0]["rules"].as_array().unwrap() {
         let name = rule["alert"].as_str().unwrap().to_lowercase();
-        assert!(operations.contains(&format!("### {name}")), "{name} has no runbook in docs/operations.md");
+        assert!(operations.contains(&format!("### {name}")), "{name} has no runbook in docs/guides/operations.md");
         assert!(rule["annotations"]["runbook_url"].as_str().unwrap().ends_with(&format!("#{name}")));
     }
     let told = metrics_in_the_source();
@@ -87,6 +87,39 @@ fn every_switch_of_the_chart_renders_and_a_slip_is_refused_by_name() {
         .unwrap();
     let said = String::from_utf8_lossy(&slip.stderr);
     assert!(!slip.status.success() && said.contains("memoryUnit") && said.contains("controler"), "{said}");
+}
+
+/// The objects of the chart in extender mode, and the Secret whose certificate both sides show.
+fn extended(more: &str) -> (Vec<Value>, Vec<Value>) {
+    let set = format!("scheduler.mode=extender,{more}");
+    let rendered = documents(&helm(None, &["template", "divvy", "charts/divvy", "--namespace", "far", "--set", &set]));
+    let named = |kind: &str, name: &str| {
+        let of = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
+        rendered.iter().find(of).unwrap_or_else(|| panic!("no {kind} {name}")).clone()
+    };
+    let secret_of = |name: &str| {
+        let deployment = named("Deployment", name);
+        let volumes = deployment["spec"]["template"]["spec"]["volumes"].as_array().unwrap().clone();
+        volumes.into_iter().find(|volume| volume["name"] == "extender").unwrap()["secret"]["secretName"].clone()
+    };
+    let text = named("ConfigMap", "divvy-kube-scheduler")["data"]["config.yaml"].as_str().unwrap().to_owned();
+    let configuration: Value = serde_saphyr::from_str(&text).unwrap();
+    let extender = &configuration["extenders"][0];
+    assert_eq!(extender["urlPrefix"], "https://divvy-extender.far.svc:8090/divvy");
+    assert_eq!(extender["tlsConfig"]["serverName"], "divvy-extender.far.svc");
+    let shown = vec![secret_of("divvy"), secret_of("divvy-kube-scheduler")];
+    (rendered, shown)
+}
+
+#[test]
+fn extender_and_kube_scheduler_show_the_certificate_that_the_chart_makes_or_one_that_somebody_else_keeps() {
+    let secrets = |rendered: &[Value]| rendered.iter().filter(|object| object["kind"] == "Secret").count();
+    let (rendered, shown) = extended("webhook.certificateSecret=tls");
+    assert_eq!((secrets(&rendered), shown), (1, vec!["divvy-extender".into(), "divvy-extender".into()]));
+    let (rendered, shown) = extended("scheduler.extenderCertificateSecret=theirs,scheduler.extenderInspect=true");
+    assert_eq!((secrets(&rendered), shown), (0, vec!["theirs".into(), "theirs".into()]));
+    let said = |rendered: &[Value]| serde_json::to_string(rendered).unwrap().contains("--extender-inspect");
+    assert!(said(&rendered) && !said(&extended("webhook.certificateSecret=").0), "it is for those who say so");
 }
 
 /// Names of metrics in a text, without what Prometheus appends.
