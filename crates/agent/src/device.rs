@@ -1,7 +1,7 @@
 //! Devices of a node, one file per vendor. A vendor answers four questions: what is here, what happened to it, what does a
 //! container need to use a part of it, and who uses it now.
 //!
-//! Adding one is a file in this folder and a line in [`PROVIDERS`] (`docs/adding-a-device.md`); out of tree it is a program
+//! Adding one is a file in this folder and a line in [`PROVIDERS`] (`docs/design/adding-a-device.md`); out of tree it is a program
 //! that answers the same four questions over a Unix socket ([`remote`]).
 
 use std::path::PathBuf;

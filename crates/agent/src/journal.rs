@@ -1,7 +1,7 @@
 //! The node's usage journal: who held what, and what was used of it, on disk until somebody has stored it elsewhere.
 //!
 //! Records are cumulative ([`Entry`]), so reading one twice or leaving one out changes nothing that a later one says. They lie in
-//! numbered files ([`files`]). How it is read and acknowledged is in ARCHITECTURE.md, "The usage journal".
+//! numbered files ([`files`]). How it is read and acknowledged is in docs/design/journal.md.
 
 use std::collections::BTreeMap;
 use std::io;

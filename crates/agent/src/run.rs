@@ -89,7 +89,7 @@ pub struct Args {
     /// contexts come on top of grants, and the card must have room for them
     #[arg(long, env = "DIVVY_CONTEXT_MEMORY", default_value = "0", value_parser = memory)]
     pub context_memory: Bytes,
-    /// What device errors mean and what is done about failed devices (docs/health.md)
+    /// What device errors mean and what is done about failed devices (docs/concepts/health.md)
     #[arg(long, env = "DIVVY_HEALTH", value_name = "FILE.yaml")]
     pub health: Option<PathBuf>,
     /// Seconds between two looks at the devices

@@ -1,7 +1,7 @@
 //! Devices are a kind, not a constant. A kind says what a slice of one of its devices is, whether there is room for it, and how
 //! well a device suits beside others; everything else (queue, gangs, preemption, ledger) is the same for all.
 //!
-//! How to add one: `docs/adding-a-device.md`.
+//! How to add one: `docs/design/adding-a-device.md`.
 
 mod gpu;
 mod mlu;

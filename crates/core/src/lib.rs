@@ -58,5 +58,5 @@ pub use why::why;
 
 /// The manual's page about adding a device: its code runs with the tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/adding-a-device.md")]
+#[doc = include_str!("../../../docs/design/adding-a-device.md")]
 struct AddingADevice;

@@ -10,7 +10,7 @@
 //! - [`install`]: where programs find the libraries.
 //! - [`sys`]: clock, futex, locks.
 //!
-//! The two libraries are `crates/fakedriver-cuda` and `crates/fakedriver-nvml`; `docs/fake-driver.md` is the manual.
+//! The two libraries are `crates/fakedriver-cuda` and `crates/fakedriver-nvml`; `docs/design/fake-driver.md` is the manual.
 #![expect(unsafe_code, reason = "the machine is a mapping shared between processes, and futexes")]
 
 pub mod install;

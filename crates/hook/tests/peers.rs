@@ -1,4 +1,4 @@
-//! What users of other systems know of a memory limit from inside a container, by the ids of their cases (docs/compat-cases.md).
+//! What users of other systems know of a memory limit from inside a container, by the ids of their cases (docs/reference/compat-cases.md).
 
 mod common;
 

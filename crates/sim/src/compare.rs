@@ -118,7 +118,7 @@ pub fn means(cells: &[Cell]) -> Means {
 }
 
 impl Means {
-    /// As Markdown, as it stands in docs/benchmarks.md.
+    /// As Markdown, as it stands in docs/reference/benchmarks.md.
     pub fn markdown(&self) -> String {
         let mut text =
             format!("| list | {} |\n|---|{}\n", self.contestants.join(" | "), "---|".repeat(self.contestants.len()));

@@ -1,4 +1,4 @@
-//! docs/asks.md, row by row: what it says about an ask is what the ask is.
+//! docs/reference/asks.md, row by row: what it says about an ask is what the ask is.
 
 use divvy_core::ask::MemoryAsk;
 use divvy_core::keys;
@@ -7,7 +7,7 @@ use divvy_dialects::{DialectConfig, NvidiaFlavour, Reading, VcudaFlavour, senten
 
 use crate::support::{Pod, only_want, pod};
 
-const DOC: &str = include_str!("../../../../docs/asks.md");
+const DOC: &str = include_str!("../../../../docs/reference/asks.md");
 
 /// A row and the configuration its table speaks of.
 struct Row<'a> {
@@ -85,7 +85,7 @@ fn every_row_of_the_document_is_true() {
         let cells: Vec<&str> = row.cells.iter().copied().filter(|cell| !cell.is_empty()).collect();
         let reading = made_of(&row.written).read_with(&row.config);
         let why = if let Reading::Refused(mistakes) = &reading { sentence(mistakes) } else { String::new() };
-        assert_eq!(said, cells, "docs/asks.md line {}: {why}", row.line);
+        assert_eq!(said, cells, "docs/reference/asks.md line {}: {why}", row.line);
     }
 }
 
@@ -97,4 +97,12 @@ fn every_dialect_says_what_is_missing_memory_missing_share_and_both() {
         let rows = section.lines().filter(|line| line.starts_with("| `")).count();
         assert!(rows >= 5, "{title} has {rows} rows");
     }
+}
+
+#[test]
+fn every_key_that_users_write_is_explained() {
+    let keys = keys::USER_RESOURCES.into_iter().chain(keys::USER_ANNOTATIONS);
+    let missing: Vec<&str> =
+        keys.filter(|key| !DOC.contains(&format!("`{key}`")) && !DOC.contains(&format!("`{key}: "))).collect();
+    assert!(missing.is_empty(), "docs/reference/asks.md does not explain {missing:?}");
 }

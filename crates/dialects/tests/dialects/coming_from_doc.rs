@@ -2,11 +2,11 @@
 
 use divvy_core::keys::*;
 
-const KUBESHARE: &str = include_str!("../../../../docs/coming-from/kubeshare.md");
-const KUBEGPU: &str = include_str!("../../../../docs/coming-from/kubegpu.md");
-const GPU_MANAGER: &str = include_str!("../../../../docs/coming-from/gpu-manager.md");
-const GPUSHARE: &str = include_str!("../../../../docs/coming-from/gpushare.md");
-const VGPU: &str = include_str!("../../../../docs/coming-from/vgpu-hami.md");
+const KUBESHARE: &str = include_str!("../../../../docs/guides/coming-from/kubeshare.md");
+const KUBEGPU: &str = include_str!("../../../../docs/guides/coming-from/kubegpu.md");
+const GPU_MANAGER: &str = include_str!("../../../../docs/guides/coming-from/gpu-manager.md");
+const GPUSHARE: &str = include_str!("../../../../docs/guides/coming-from/gpushare.md");
+const VGPU: &str = include_str!("../../../../docs/guides/coming-from/vgpu-hami.md");
 
 /// The last part of a key: tables shorten the domain where it is clear.
 fn short(key: &str) -> &str {

@@ -1,4 +1,4 @@
-//! docs/compat-cases.md: every case has a row, and the tests it names exist.
+//! docs/reference/compat-cases.md: every case has a row, and the tests it names exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ fn root() -> std::path::PathBuf {
 
 /// The rows of the document by id: class, what the user sees, tests.
 fn rows() -> BTreeMap<String, Vec<[String; 3]>> {
-    let document = fs::read_to_string(root().join("docs/compat-cases.md")).unwrap();
+    let document = fs::read_to_string(root().join("docs/reference/compat-cases.md")).unwrap();
     let mut rows: BTreeMap<String, Vec<[String; 3]>> = BTreeMap::new();
     for line in document.lines() {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
@@ -40,7 +40,7 @@ fn every_case_has_one_row_and_no_row_is_about_no_case() {
     let ids: Vec<String> =
         CASES.iter().flat_map(|(system, all)| all.split(' ').map(move |n| format!("{system}-{n}"))).collect();
     let missing: Vec<&String> = ids.iter().filter(|id| !rows.contains_key(*id)).collect();
-    assert!(missing.is_empty(), "docs/compat-cases.md has no row for {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/compat-cases.md has no row for {missing:?}");
     for (id, rows) in &rows {
         assert!(ids.contains(id), "{id} is no case");
         assert_eq!(rows.len(), 1, "{id} has several rows");

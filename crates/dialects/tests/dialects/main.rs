@@ -1,4 +1,4 @@
-//! What pods say, dialect by dialect, and what is shown to them in return. Acceptance cases are named by the id they have in docs/compat-cases.md.
+//! What pods say, dialect by dialect, and what is shown to them in return. Acceptance cases are named by the id they have in docs/reference/compat-cases.md.
 
 #[cfg(test)]
 mod asks_doc;

@@ -25,7 +25,7 @@ const OTHERS: [(&str, &str); 9] = [
 
 /// Clocks this far apart, in milliseconds, make ages and budgets wrong.
 const SKEW: i64 = 10_000;
-/// The oldest Kubernetes that Divvy was tried on (docs/control-plane.md, "Kubernetes").
+/// The oldest Kubernetes that Divvy was tried on (docs/design/control-plane.md, "Kubernetes").
 const OLDEST: (u32, u32) = (1, 34);
 /// The oldest kubelet that Kubernetes supports beside such an API server. Older ones know no CDI devices from device plugins, or have
 /// them behind a feature gate.
@@ -254,7 +254,7 @@ fn devices_are_fit(view: &View) -> Finding {
         return Finding::wrong(
             check,
             format!("unfit for work: {}", ill.join(", ")),
-            "docs/operations.md, \"A card fails\"",
+            "docs/guides/operations.md, \"A card fails\"",
         );
     }
     if !foreign.is_empty() {
@@ -309,7 +309,7 @@ fn nobody_else_owns_the_devices(facts: &Facts) -> Finding {
     Finding::wrong(
         check,
         format!("{} hands out the same GPUs: containers would be counted twice or not at all", found.join(", ")),
-        "keep it off Divvy's nodes by a node selector, or remove it (docs/install.md, \"Beside others\")",
+        "keep it off Divvy's nodes by a node selector, or remove it (docs/guides/install.md, \"Beside others\")",
     )
 }
 
