@@ -175,6 +175,7 @@ static void change_over(const char *what, int when_seen, uint32_t queued) {
     if (when_seen) await_stamp(first, 1 + queued);
     second->gate = 1;
     await_stamp(second, 1);
+    await_stamp(first, 1 + queued); // with work queued the card may take the second in between
     takes[i] = between_us(first->stamps[1 + queued].time, second->stamps[0].time);
     back[i] = between_us(second->stamps[0].time, second->stamps[1].time);
   }
@@ -233,6 +234,7 @@ static void slice(Tenant *tenant, uint32_t us) {
 
 int main(void) {
   alarm(200);
+  setvbuf(stdout, NULL, _IOLBF, 0); // what was measured before the alarm is told
   for (int i = 0; i < 2; i++) tenants[i] = shared_memory((sizeof(Tenant) + 4095) & ~4095ul);
   pid_t children[2];
   for (int i = 0; i < 2; i++) {

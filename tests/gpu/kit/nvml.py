@@ -40,6 +40,11 @@ class Card:
     def name(self):
         return self.text("nvmlDeviceGetName")
 
+    def driver(self):
+        buffer = ctypes.create_string_buffer(96)
+        self.lib.nvmlSystemGetDriverVersion(buffer, 96)
+        return buffer.value.decode()
+
     def number(self, what, *arguments):
         value = ctypes.c_uint()
         getattr(self.lib, what)(self.handle, *arguments, ctypes.byref(value))

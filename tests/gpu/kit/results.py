@@ -2,19 +2,20 @@
 Of two lines about the same case the later counts. Those marked "before", from earlier programs, are asked again."""
 import json
 import os
+import time
 
 # What is promised, where the promise alone does not say.
 ABOUT = {
-    "each at least its request - 2 points of its lone rate": "pairs that leave the card gaps: speed of each",
-    ">= 98 %": "such pairs: work of both, of the unmanaged pair's",
-    "time within 2 points over all, 5 in each second": "pairs and fours that fill the card: time of each",
-    "as exact as time: within 2 points": "such pairs: work of each",
-    ">= 99 %": "such pairs: work of all, of the unmanaged ones'",
-    "<= 3": "such pairs: points between time booked and kernels counted",
+    "each at least its request - 2 points of its lone rate": "programs that leave the GPU idle at times: speed of each",
+    ">= 98 %": "the same: work of all, of that without Divvy",
+    "time within 2 points over all, 5 in each second": "programs that fill the GPU: time of each",
+    "as exact as time: within 2 points": "the same: work of each",
+    ">= 99 %": "the same: work of all, of that without Divvy",
+    "<= 3": "the same: points between time charged and kernels counted",
     "limits within 2 points of time": "hard limits, two programs",
     "within 2 points of time": "hard limits, one program",
-    "within 3 points": "time that is metered, of the card's own counters",
-    "<= 1 %": "speed lost to the library, alone",
+    "within 3 points": "use that a container is told, of the GPU's own counters",
+    "<= 1 %": "speed that the library costs a program that is alone",
     "<= 25 ns between boundaries": "a launch, longer by",
     "0 wrong": "answers of the memory limit, way by way",
     "total 10, OutOfMemoryError near 10 GiB, and again": "frameworks in 10 GiB",
@@ -23,9 +24,24 @@ ABOUT = {
 }
 
 
+RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "results-h200.jsonl")
+
+
+def machine():
+    import nvml
+    card = nvml.Card()
+    return f"{card.name().removeprefix('NVIDIA ')}, driver {card.driver()}"
+
+
+def commit():
+    """What the programs were built from, as `bundle` wrote it down."""
+    path = os.path.join(os.environ.get("GPU_KIT", ""), "commit")
+    return open(path).read().strip() if os.path.exists(path) else "unknown"
+
+
 class Book:
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, path, stage=None):
+        self.path, self.stage, self.origin = path, stage, None
         self.rows = []
         if os.path.exists(path):
             with open(path) as lines:
@@ -38,7 +54,9 @@ class Book:
 
     def add(self, case, measured, promised="", holds=None, **more):
         """`holds` is True, False, or None for what is only told."""
-        row = {"case": case, "measured": measured, "promised": promised, "holds": holds, **more}
+        self.origin = self.origin or {"machine": machine(), "commit": commit(), "stage": self.stage}
+        row = {"case": case, "measured": measured, "promised": promised, "holds": holds, **more,
+               "date": time.strftime("%Y-%m-%d", time.gmtime()), **self.origin}
         self.rows = [r for r in self.rows if r["case"] != case] + [row]
         self.seen.add(case)
         with open(self.path, "a") as file:
@@ -59,7 +77,7 @@ class Book:
         return all(row["holds"] is not False for row in self.rows)
 
     def print_promises(self):
-        """How often each promise was asked for and held, as Markdown. Those that one row alone is about are told together."""
+        """How often each promise was asked for and held, as Markdown. Promises that one row alone is about are one line together."""
         asked = [row for row in self.rows if row["holds"] is not None]
         alike = {}
         for row in asked:
