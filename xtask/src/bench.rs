@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// The table of docs/benchmarks.md; and what callgrind counts, which is the same on every machine that runs the same instructions.
+/// The table of docs/reference/benchmarks.md; and what callgrind counts, which is the same on every machine that runs the same instructions.
 fn placement() -> anyhow::Result<()> {
     run::run(&mut run::command("cargo", &["bench", "-p", "divvy-sim", "--bench", "placement"]))?;
     if !run::command("valgrind", &["--version"]).output().is_ok_and(|out| out.status.success()) {

@@ -171,7 +171,7 @@ fn reached(packages: &[Package], files: &BTreeSet<String>) -> BTreeSet<String> {
     by_tests.map(|p| &*p.name).chain(changed.iter().copied()).chain(read).map(str::to_owned).collect()
 }
 
-/// Who ships with whom: for each package those that use it.
+/// For each package those that are built with it.
 fn users(packages: &[Package]) -> BTreeMap<&str, Vec<&str>> {
     let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in packages {
@@ -214,7 +214,7 @@ mod tests {
         );
         assert_eq!(reached_by(&["crates/core/src/lib.rs"]), "agent core sim xtask");
         assert_eq!(reached_by(&["tables/cuda.tsv"]), "sim xtask", "nothing that sim gives to others is in a table");
-        assert_eq!(reached_by(&["docs/agent.md"]), "core xtask");
+        assert_eq!(reached_by(&["docs/design/agent.md"]), "core xtask");
         assert_eq!(reached_by(&["README.md"]), "xtask");
         assert_eq!(reached_by(&[]), "xtask");
         assert_eq!(reached_by(&["Cargo.lock"]), "agent core sim tool xtask");

@@ -12,7 +12,7 @@ use crate::{dist, run};
 /// Looks at each size, each in a browser that was just started and has cached nothing.
 const LOOKS: usize = 7;
 
-/// Prints the table of docs/benchmarks.md. A program that is built already is measured where one is named.
+/// Prints the table of docs/reference/benchmarks.md. A program that is built already is measured where one is named.
 pub(super) fn run(words: &[String]) -> anyhow::Result<()> {
     let program = match words.first() {
         Some(program) => PathBuf::from(program),

@@ -1,5 +1,9 @@
 //! Just enough of Rust's grammar to tell code, strings and comments apart.
 
+pub(super) mod comments;
+pub(super) mod items;
+pub(super) mod paths;
+
 /// A stretch of a source file.
 #[derive(Debug, PartialEq)]
 pub(super) struct Piece<'a> {
@@ -28,26 +32,48 @@ pub(super) fn pieces(text: &str) -> Vec<Piece<'_>> {
         }
         line += text.matches('\n').count();
     };
-    while at < text.len() {
-        let rest = &text[at..];
-        let special = if rest.starts_with("//") {
-            Some((Kind::Comment, rest.find('\n').unwrap_or(rest.len())))
-        } else if rest.starts_with("/*") {
-            Some((Kind::Comment, block_comment(rest)))
-        } else {
-            string(rest, text[..at].chars().next_back()).map(|length| (Kind::String, length))
+    while let Some(next) = text[at..].find(['/', '"', '\'']).map(|found| at + found) {
+        let rest = &text[next..];
+        let (kind, from, to) = match rest.as_bytes()[0] {
+            b'"' => {
+                let (from, to) = string(text, next);
+                (Kind::String, from, to)
+            }
+            b'/' if rest.starts_with("//") => (Kind::Comment, next, next + rest.find('\n').unwrap_or(rest.len())),
+            b'/' if rest.starts_with("/*") => (Kind::Comment, next, next + block_comment(rest)),
+            _ => {
+                at = next + character(rest);
+                continue;
+            }
         };
-        if let Some((kind, length)) = special {
-            push(Kind::Code, code, at);
-            push(kind, at, at + length);
-            at += length;
-            code = at;
-        } else {
-            at += character(rest);
-        }
+        push(Kind::Code, code, from);
+        push(kind, from, to);
+        (at, code) = (to, to);
     }
     push(Kind::Code, code, text.len());
     pieces
+}
+
+/// The code alone: strings, characters and comments are blanks, so that each line stays where it is.
+pub(super) fn bare(text: &str) -> String {
+    let blank = |text: &str| text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect::<String>();
+    let mut bare = String::with_capacity(text.len());
+    for piece in pieces(text) {
+        if piece.kind != Kind::Code {
+            bare.push_str(&blank(piece.text));
+            continue;
+        }
+        let mut code = piece.text;
+        while let Some(quote) = code.find('\'') {
+            let end = quote + character(&code[quote..]);
+            bare.push_str(&code[..quote]);
+            let literal = end > quote + 1;
+            bare.push_str(&if literal { blank(&code[quote..end]) } else { code[quote..end].to_owned() });
+            code = &code[end..];
+        }
+        bare.push_str(code);
+    }
+    bare
 }
 
 /// The part of a file that ships: what stands before its module of tests.
@@ -76,30 +102,26 @@ fn block_comment(rest: &str) -> usize {
     rest.len()
 }
 
-/// Length of the string literal that begins here, if one does.
-fn string(rest: &str, before: Option<char>) -> Option<usize> {
-    let in_word = before.is_some_and(|c| c.is_alphanumeric() || c == '_');
-    let prefix =
-        ["br", "cr", "b", "c", "r"].iter().find(|prefix| !in_word && rest.starts_with(**prefix)).map_or(0, |p| p.len());
-    let raw = rest[..prefix].ends_with('r');
-    let hashes = if raw { rest[prefix..].len() - rest[prefix..].trim_start_matches('#').len() } else { 0 };
-    let open = prefix + hashes;
-    if !rest[open..].starts_with('"') {
-        return None;
-    }
-    if raw {
+/// Where the string literal begins and ends that has its first quote at `quote`.
+fn string(text: &str, quote: usize) -> (usize, usize) {
+    let unhashed = text[..quote].trim_end_matches('#');
+    let hashes = quote - unhashed.len();
+    let word = &unhashed[unhashed.trim_end_matches(items::is_of_word).len()..];
+    if ["r", "br", "cr"].contains(&word) {
         let close = format!("\"{}", "#".repeat(hashes));
-        return Some(rest[open + 1..].find(&close).map_or(rest.len(), |at| open + 1 + at + close.len()));
+        let end = text[quote + 1..].find(&close).map_or(text.len(), |at| quote + 1 + at + close.len());
+        return (unhashed.len() - word.len(), end);
     }
-    let mut at = open + 1;
-    while at < rest.len() {
-        match rest.as_bytes()[at] {
-            b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += first_length(&rest[at..]),
+    let from = if hashes == 0 && ["b", "c"].contains(&word) { quote - 1 } else { quote };
+    let mut at = quote + 1;
+    while let Some(found) = text[at..].find(['"', '\\']) {
+        at += found;
+        if text.as_bytes()[at] == b'"' {
+            return (from, at + 1);
         }
+        at += 1 + first_length(&text[at + 1..]);
     }
-    Some(rest.len())
+    (from, text.len())
 }
 
 /// Length of the next bit of code; a character literal is taken whole, for it may be a quote.
@@ -151,4 +173,10 @@ fn strings_and_comments_are_told_from_code() {
 fn a_module_of_tests_does_not_ship() {
     assert_eq!(shipped("a\n#[cfg(test)]\nmod tests {\n b }"), "a\n");
     assert_eq!(shipped("#[cfg(test)]\nmod tests;\nb"), "#[cfg(test)]\nmod tests;\nb");
+}
+
+#[test]
+fn bare_code_keeps_its_lines() {
+    let kept = bare("a/*{\n*/'{'\"}\n\"<'b>//c\nd");
+    assert_eq!(kept.lines().map(str::trim).collect::<Vec<_>>(), ["a", "", "<'b>", "d"]);
 }

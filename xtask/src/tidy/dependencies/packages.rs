@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::source::shipped;
-use super::{File, root, rust_files};
 use crate::run;
+use crate::tidy::source::shipped;
+use crate::tidy::{File, none, root, rust_files};
 
 /// One of our packages.
 pub(super) struct Package {
@@ -24,7 +24,7 @@ pub(super) struct Need {
 
 impl Package {
     /// The text of its sources: with what its tests need, or of what it ships alone.
-    pub(super) fn sources<'a>(&self, files: &'a [File], tests: bool) -> Vec<&'a str> {
+    pub(super) fn sources<'a>(&self, files: &[&'a File], tests: bool) -> Vec<&'a str> {
         let ours = files.iter().filter_map(|file| Some((file.path.strip_prefix(&self.folder)?, file)));
         let chosen = ours.filter(|(path, _)| tests || is_shipped(path));
         chosen.map(|(_, file)| if tests { &*file.text } else { shipped(&file.text) }).collect()
@@ -63,10 +63,10 @@ fn package(found: &Value) -> Package {
 #[test]
 fn every_source_file_belongs_to_one_package() {
     let packages = packages();
-    let lost = rust_files().into_iter().map(|file| file.path);
-    let lost: Vec<String> =
-        lost.filter(|path| packages.iter().filter(|package| path.starts_with(&package.folder)).count() != 1).collect();
-    super::none(&lost, "Move it into the folder of a package.");
+    let lost = rust_files().map(|file| &file.path);
+    let lost = lost.filter(|path| packages.iter().filter(|package| path.starts_with(&package.folder)).count() != 1);
+    let lost: Vec<String> = lost.cloned().collect();
+    none(&lost, "Move it into the folder of a package.");
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::source::{Kind, pieces};
-use super::{none, root, rust_files};
 use crate::run;
+use crate::tidy::source::{Kind, pieces};
+use crate::tidy::{none, root, rust_files};
 
 #[test]
 fn every_source_file_is_part_of_a_target() {
@@ -15,8 +15,8 @@ fn every_source_file_is_part_of_a_target() {
     for target in targets() {
         follow(&target, true, &mut reached);
     }
-    let lost = rust_files().into_iter().map(|file| file.path).filter(|path| !reached.contains(&root().join(path)));
-    let lost: Vec<String> = lost.collect();
+    let lost = rust_files().map(|file| &file.path).filter(|path| !reached.contains(&root().join(path)));
+    let lost: Vec<String> = lost.cloned().collect();
     none(&lost, "Declare it with `mod`, or delete it.");
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::none;
 use super::packages::{Package, packages};
+use crate::tidy::none;
 
 /// What each of our packages may use of the others (tests of it may use more). Inner ones first.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -75,18 +75,21 @@ fn dependencies() -> BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)> {
     packages.iter().map(|package| (package.name.clone(), of(package))).collect()
 }
 
+/// What `package` uses and may not, and what it may use and does not: an edge that is allowed for nothing would be used one day unseen.
+fn faults(package: &str, used: &BTreeSet<String>, allowed: &[&str]) -> Vec<String> {
+    let outward = used.iter().filter(|name| !allowed.contains(&name.as_str()));
+    let unused = allowed.iter().filter(|name| !used.contains(**name));
+    let outward = outward.map(|name| format!("{package} depends on {name}"));
+    outward.chain(unused.map(|name| format!("{package} may depend on {name}, and does not"))).collect()
+}
+
 #[test]
 fn dependencies_point_inwards() {
     let mut broken = Vec::new();
     for (package, (ours, _)) in dependencies() {
         match ALLOWED.iter().find(|(name, _)| *name == package) {
             None => broken.push(format!("{package} has no place in the layers yet")),
-            Some((_, allowed)) => {
-                let outward = ours.iter().filter(|name| !allowed.contains(&name.as_str()));
-                broken.extend(outward.map(|name| format!("{package} depends on {name}")));
-                let unused = allowed.iter().filter(|name| !ours.contains(**name));
-                broken.extend(unused.map(|name| format!("{package} may depend on {name}, and does not")));
-            }
+            Some((_, allowed)) => broken.extend(faults(&package, &ours, allowed)),
         }
     }
     none(
@@ -107,16 +110,16 @@ fn nothing_depends_on_an_entry_point() {
 #[test]
 fn crates_with_a_ceiling_use_nothing_above_it() {
     let all = dependencies();
-    let mut broken = Vec::new();
-    for (package, allowed) in CEILINGS {
-        let (_, foreign) = &all[*package];
-        let above = foreign.iter().filter(|name| !allowed.contains(&name.as_str()));
-        broken.extend(above.map(|name| format!("{package} depends on {name}")));
-        let unused = allowed.iter().filter(|name| !foreign.contains(**name));
-        broken.extend(unused.map(|name| format!("{package} may depend on {name}, and does not")));
-    }
+    let broken = CEILINGS.iter().flat_map(|(package, allowed)| faults(package, &all[*package].1, allowed));
     none(
-        &broken,
+        &broken.collect::<Vec<_>>(),
         "These crates are pure, or are loaded into other people's processes: do without, or raise CEILINGS with a reason.",
     );
+}
+
+#[test]
+fn edges_that_point_outwards_and_those_that_nothing_uses_are_found() {
+    let used = ["a".to_owned(), "b".to_owned()].into();
+    assert_eq!(faults("p", &used, &["a", "b"]), [""; 0]);
+    assert_eq!(faults("p", &used, &["b", "c"]), ["p depends on a", "p may depend on c, and does not"]);
 }

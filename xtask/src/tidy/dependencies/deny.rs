@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use toml_edit::{DocumentMut, Item, Value};
 
-use super::{none, root};
 use crate::run;
+use crate::tidy::{none, root};
 
 /// A package as it is built for Linux.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 //! Words that may stand in few places, or in none.
 
-use super::source::{Kind, pieces, shipped};
-use super::{File, files, none, rust_files};
+use crate::tidy::source::{Kind, pieces, shipped};
+use crate::tidy::{File, files, none, rust_files};
 
 /// Where `unsafe` may be written.
 const UNSAFE: &[(&str, &str)] = &[
@@ -59,7 +59,7 @@ fn names_of_labels_annotations_and_resources_are_spelled_in_one_file() {
     for file in rust_files() {
         let excepted = SPELLED_ELSEWHERE.iter().any(|(path, _)| *path == file.path);
         // This file names the domains to look for.
-        if file.path == KEYS || file.is_test() || excepted || file.ends_with("tidy/words.rs") {
+        if file.path == KEYS || file.is_test() || excepted || file.ends_with("tidy/text/words.rs") {
             continue;
         }
         for piece in pieces(shipped(&file.text)).iter().filter(|piece| piece.kind == Kind::String) {
@@ -112,5 +112,5 @@ fn no_file_speaks_of_the_machine_it_was_written_on() {
 
 /// Not lists of hashes, in which anything may stand, not this file, and not the manifest that KubeShare's README has so.
 fn speaks(file: &File) -> bool {
-    !["go.sum", "Cargo.lock", "tidy/words.rs", "examples/kubeshare/job.yaml"].iter().any(|end| file.ends_with(end))
+    !["go.sum", "Cargo.lock", "tidy/text/words.rs", "examples/kubeshare/job.yaml"].iter().any(|end| file.ends_with(end))
 }
