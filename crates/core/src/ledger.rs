@@ -134,6 +134,17 @@ impl Book {
         self.share.saturating_sub(self.used_share)
     }
 
+    /// What is free of the device, in thousandths: `min(free time / time, free memory / memory)`; 0 of one that a pod holds alone. A device
+    /// without memory goes by its time.
+    pub(crate) fn left(&self) -> u32 {
+        if self.exclusive > 0 {
+            return 0;
+        }
+        let share = thousandths(u64::from(self.free_share().0), u64::from(self.share.0));
+        let memory = thousandths(self.free_memory().0, self.memory.0);
+        if self.memory.0 == 0 { share } else { share.min(memory) }
+    }
+
     /// Nobody holds any part of it.
     pub fn is_idle(&self) -> bool {
         self.pods == 0
@@ -197,6 +208,15 @@ impl Book {
             return Some(Obstacle::Tasks { most: self.max_tasks });
         }
         (self.exclusive > 0 && self.pods > 1).then_some(Obstacle::HeldAlone)
+    }
+}
+
+/// `part` of `whole` in thousandths, rounded down.
+fn thousandths(part: u64, whole: u64) -> u32 {
+    match part.checked_mul(1000) {
+        _ if whole == 0 => 0,
+        Some(part) => (part / whole).min(1000) as u32,
+        None => (u128::from(part) * 1000 / u128::from(whole)).min(1000) as u32,
     }
 }
 

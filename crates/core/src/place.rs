@@ -19,7 +19,6 @@ use std::cell::OnceCell;
 use crate::fit::{Choose, Terms, Trial};
 use crate::grant::Grant;
 use crate::id::{Model, PodKey};
-use crate::ledger::Book;
 use crate::pod::Pod;
 use crate::policy::{Placement, Policy, PolicyMistake};
 use crate::reason::{Fold, Folded, NodeReason};
@@ -276,24 +275,5 @@ pub(crate) fn placer<'a>(placement: &Placement, attempt: &Attempt<'a>) -> Box<dy
         Placement::GpuManager => Box::new(gpu_manager::GpuManager),
         Placement::Vgpu => Box::new(vgpu::Vgpu { most: attempt.policy.max_tasks }),
         Placement::Hami(settings) => Box::new(hami::HamiPlacer::of(settings, attempt.policy.max_tasks)),
-    }
-}
-
-/// How much of a device is left, in thousandths: of whichever of time and memory there is less. None of one held alone.
-pub(crate) fn left(book: &Book) -> u32 {
-    if book.exclusive > 0 {
-        return 0;
-    }
-    let share = thousandths(u64::from(book.free_share().0), u64::from(book.share.0));
-    let memory = thousandths(book.free_memory().0, book.memory.0);
-    if book.memory.0 == 0 { share } else { share.min(memory) }
-}
-
-/// `part` of `whole` in thousandths, rounded down.
-pub(crate) fn thousandths(part: u64, whole: u64) -> u32 {
-    match part.checked_mul(1000) {
-        _ if whole == 0 => 0,
-        Some(part) => (part / whole).min(1000) as u32,
-        None => (u128::from(part) * 1000 / u128::from(whole)).min(1000) as u32,
     }
 }

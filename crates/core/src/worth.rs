@@ -399,7 +399,7 @@ fn own(state: &NodeState) -> impl Iterator<Item = (usize, &Book)> {
 
 /// What is left of a device, in thousandths: of whichever of time and memory there is less; nothing where no new work may come.
 pub(crate) fn left(book: &Book) -> u16 {
-    if book.open { crate::place::left(book) as u16 } else { 0 }
+    if book.open { book.left() as u16 } else { 0 }
 }
 
 impl Rest {

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use crate::device::{Device, DeviceKind};
 use crate::fit::{Given, Trial};
-use crate::place::left;
 
 use super::names::is_bit_set;
 use super::tree::{Groups, Lifted, groups, lift};
@@ -93,7 +92,7 @@ impl<'a> Packing<'a> {
     /// How full a device is with what the pod asks of it.
     fn fill(&self, device: usize, own: Option<&Quantities>) -> Fill {
         let info = &self.trial.devices()[device];
-        let others = FULL / 1000 * u64::from(1000 - left(self.trial.book(device)));
+        let others = FULL / 1000 * u64::from(1000 - self.trial.book(device).left());
         let asked = |name: &str| own.and_then(|own| own.get(name)).copied().unwrap_or(0);
         let cards = if own.is_some() { FULL } else { others };
         let memory = part(u64::try_from(asked("memory")).unwrap_or(0), info.memory.0).max(others);

@@ -2,7 +2,7 @@
 
 use crate::ask::{ContainerAsk, DeviceAsk};
 use crate::fit::{Choose, Trial, take_best};
-use crate::place::{Placer, left};
+use crate::place::Placer;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Classic {
@@ -14,7 +14,7 @@ impl Choose for Classic {
     fn choose(&self, trial: &Trial<'_>, _: &ContainerAsk, want: &DeviceAsk, fits: &[usize]) -> Option<Vec<usize>> {
         let mut order = fits.to_vec();
         order.sort_by_key(|d| {
-            let left = left(&trial.book_with(*d));
+            let left = trial.book_with(*d).left();
             let key = if *self == Classic::Pack { left } else { 1000 - left };
             (trial.preference(*d), key)
         });
@@ -26,7 +26,7 @@ impl Placer for Classic {
     fn score(&self, trial: &Trial<'_>) -> f64 {
         let kinds = |d: usize| trial.given().iter().any(|g| g.slice.kind == trial.devices()[d].kind);
         let own: Vec<usize> = (0..trial.devices().len()).filter(|d| kinds(*d)).collect();
-        let used: u32 = own.iter().map(|d| 1000 - left(&trial.book_with(*d))).sum();
+        let used: u32 = own.iter().map(|d| 1000 - trial.book_with(*d).left()).sum();
         let full = f64::from(used) / (own.len().max(1) as f64);
         let wish = trial.given().iter().map(|g| trial.preference(g.device)).max().unwrap_or(0);
         // A model earlier in the pod's list beats any fullness.
