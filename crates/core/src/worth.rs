@@ -5,22 +5,29 @@
 //! card's remainder is what is left of both its time and its memory: a pod that wants much of one beside a pod that wants
 //! much of the other costs little.
 
+mod demand;
 mod mix;
 mod pack;
 mod prices;
 mod several;
+mod supply;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::ask::ModelRule;
 use crate::device::DeviceKind;
+use crate::id::Model;
 use crate::ledger::Book;
-use crate::snapshot::{NodeState, Snapshot};
 
 pub use mix::Mix;
+pub(crate) use supply::Leftover;
+
+use demand::{Demand, Reserved};
 use pack::{Asked, Pack};
 use prices::WHOLE;
-use several::{Room, Several, Want};
+use several::{Room, Several};
+use supply::Supply;
 
 /// What the loss of value on the touched devices counts beside the node's as a whole.
 const TOUCHED: f32 = 3.0;
@@ -159,104 +166,33 @@ fn fillings(demand: &BTreeMap<usize, [f64; 3]>) -> Vec<Filling> {
     best.iter().map(narrow).collect()
 }
 
-/// Requests for one device that cannot be served by just any.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Reserved {
-    size: usize,
-    rule: u32,
-}
-
 impl Worth {
-    /// The tables for this mix, on what is left of this cluster.
-    pub fn of(snapshot: &Snapshot, mix: &Mix) -> Worth {
-        let models = snapshot.models();
-        // What is left, by model and remainder, and by model the free devices of each node.
-        let mut remainders = vec![vec![0u32; WHOLE + 1]; models.len()];
-        let mut rooms = vec![Vec::new(); models.len()];
-        let (mut cpu, mut cpu_beside, mut memory, mut devices) = (0u64, 0u64, 0u128, 0u64);
-        for (_, state) in snapshot.nodes() {
-            let mut free = BTreeMap::<u16, usize>::new();
-            for (device, book) in own(state) {
-                let (model, left) = (state.model(device), left(book));
-                if let Some(by) = remainders.get_mut(usize::from(model)) {
-                    by[usize::from(left)] += 1;
-                }
-                *free.entry(model).or_default() += usize::from(usize::from(left) == WHOLE);
-                memory += u128::from(book.memory.0);
-                devices += 1;
-            }
-            let all = state.node().allocatable.cpu;
-            cpu = cpu.saturating_add(all);
-            cpu_beside = cpu_beside.saturating_add(if free.is_empty() { 0 } else { all });
-            for (model, free) in free {
-                let room = Room { free: free.min(MANY), cpu: all.saturating_sub(state.used().cpu) };
-                if let Some(by) = rooms.get_mut(usize::from(model)) {
-                    by.push(room);
-                }
-            }
+    /// The tables for this mix, on what is left of the nodes of a cluster with these models.
+    pub(crate) fn of<'a>(mix: &Mix, models: &[Model], nodes: impl Iterator<Item = Leftover<'a>>) -> Worth {
+        let supply = Supply::of(models.len(), nodes);
+        let accepts = |rule: &Arc<ModelRule>| models.iter().map(|m| rule.preference(m.as_str()).is_some()).collect();
+        let accepts: Vec<Vec<bool>> = mix.rules.list().iter().map(accepts).collect();
+        let demand = Demand::of(mix, supply.typical_memory(), &accepts);
+        let mut worth = Worth::default();
+        if !demand.by_size.is_empty() {
+            worth.fillings = fillings(&demand.by_size);
         }
-        let typical = ((memory / u128::from(devices.max(1))) as u64 >> 20).max(1);
-        let accepts: Vec<Vec<bool>> = mix
-            .rules
-            .list()
-            .iter()
-            .map(|rule| models.iter().map(|model| rule.preference(model.as_str()).is_some()).collect())
-            .collect();
-
-        let mut demand = BTreeMap::<usize, [f64; 3]>::new();
-        let mut sizes = BTreeMap::<usize, f64>::new();
-        let mut reserved = BTreeMap::<Reserved, (f64, f64)>::new();
-        let mut wants = Vec::new();
-        let total: f64 = mix.counts.values().map(|count| *count as f64).sum();
-        for (shape, count) in mix.counts.iter().filter(|(shape, _)| shape.devices > 0) {
-            let by_memory = (shape.device_memory * 1000).div_ceil(typical).min(1000) as usize;
-            let size = (shape.part as usize).max(by_memory);
-            if size == 0 {
-                continue;
-            }
-            let count = *count as f64;
-            *sizes.entry(size).or_default() += count;
-            let entry = demand.entry(size).or_default();
-            entry[0] += count * f64::from(shape.devices);
-            entry[1] += count * shape.cpu as f64;
-            entry[2] += count * shape.memory as f64;
-            let rule = &mix.rules.list()[shape.rule as usize];
-            if shape.devices > 1 {
-                let taken = size as f64 / 1000.0 * f64::from(shape.devices);
-                let want = Want { devices: shape.devices as usize, cpu: shape.cpu, taken, share: count / total };
-                wants.push((want, accepts[shape.rule as usize].as_slice()));
-            } else if !(rule.only.is_empty() && rule.avoid.is_empty()) {
-                let class = Reserved { size, rule: shape.rule };
-                let entry = reserved.entry(class).or_default();
-                *entry = (entry.0 + count / total, entry.1 + count / total * shape.cpu as f64);
-            }
-        }
-        let mut worth = if demand.is_empty() {
-            Worth::default()
-        } else {
-            Worth { fillings: fillings(&demand), ..Worth::default() }
-        };
         let turnover = f64::from(mix.turnover());
         let asked_cpu: f64 = mix.counts.iter().map(|(shape, count)| *count as f64 * shape.cpu as f64).sum();
-        let asked_beside: f64 = demand.values().map(|[_, cpu, _]| cpu).sum();
-        let asked_devices: f64 = demand.iter().map(|(size, [count, ..])| *size as f64 / 1000.0 * count).sum();
         let asked = Asked {
-            cpu: (asked_cpu, cpu),
-            cpu_beside_devices: (asked_beside, cpu_beside),
-            devices: (asked_devices, devices),
+            cpu: (asked_cpu, supply.cpu),
+            cpu_beside_devices: (demand.cpu_beside_devices(), supply.cpu_beside_devices),
+            devices: (demand.devices(), supply.devices),
         };
         worth.pack = Pack::of(turnover, &asked);
-        worth.expect_next(&sizes, NEXT * turnover);
+        worth.expect_next(&demand.pods, NEXT * turnover);
         worth.named = vec![vec![Usable::default(); WHOLE + 1]; models.len()];
-        let left: f64 = remainders
-            .iter()
-            .flat_map(|by| by.iter().enumerate())
-            .map(|(r, n)| r as f64 * f64::from(*n) / 1000.0)
-            .sum();
-        for (class, (share, cpu)) in reserved {
-            worth.reserve(class, share, cpu / share, left, &accepts[class.rule as usize], &remainders);
+        let left = supply.left();
+        for (class, (share, cpu)) in demand.reserved {
+            let accepted = &accepts[class.rule as usize];
+            worth.reserve(class, share, cpu / share, left, accepted, &supply.remainders);
         }
-        worth.several = Several::of(&wants, &rooms, left);
+        worth.several = Several::of(&demand.several, &supply.rooms, left);
         // So far the CPU was weighted by value.
         let settle =
             |usable: &mut Usable| usable.cpu = if usable.value > 0.0 { usable.cpu / usable.value } else { 0.0 };
@@ -387,16 +323,6 @@ impl Worth {
     }
 }
 
-/// The devices of a node that count: all but those that only go with others.
-fn own(state: &NodeState) -> impl Iterator<Item = (usize, &Book)> {
-    let devices = state.node().inventory.devices.iter();
-    devices
-        .zip(state.books())
-        .enumerate()
-        .filter(|(_, (device, _))| device.kind != DeviceKind::Nic)
-        .map(|(i, (_, book))| (i, book))
-}
-
 /// What is left of a device, in thousandths: of whichever of time and memory there is less; nothing where no new work may come.
 pub(crate) fn left(book: &Book) -> u16 {
     if book.open { book.left() as u16 } else { 0 }
@@ -404,23 +330,22 @@ pub(crate) fn left(book: &Book) -> u16 {
 
 impl Rest {
     /// What is left of a node, and what that is worth.
-    pub(crate) fn of(state: &NodeState, worth: &Worth) -> Rest {
+    pub(crate) fn of(node: &Leftover<'_>, worth: &Worth) -> Rest {
         let mut rest = Rest::default();
-        rest.refresh(state, worth);
+        rest.refresh(node, worth);
         rest
     }
 
     /// Something happened on the node, or there is a new worth.
-    pub(crate) fn refresh(&mut self, state: &NodeState, worth: &Worth) {
-        let (total, used) = (&state.node().allocatable, state.used());
-        self.cpu = total.cpu.saturating_sub(used.cpu);
-        self.memory = total.memory.saturating_sub(used.memory).0 >> 20;
+    pub(crate) fn refresh(&mut self, node: &Leftover<'_>, worth: &Worth) {
+        self.cpu = node.total.cpu.saturating_sub(node.used.cpu);
+        self.memory = node.total.memory.saturating_sub(node.used.memory).0 >> 20;
         // Places stay those of the inventory; what only goes with others has no worth of its own.
-        let devices = state.books().iter().zip(&state.node().inventory.devices);
+        let devices = node.books.iter().zip(node.devices);
         self.left.clear();
         self.left.extend(devices.map(|(book, device)| if device.kind == DeviceKind::Nic { 0 } else { left(book) }));
-        if self.models.is_empty() || !Arc::ptr_eq(&self.models, state.models()) {
-            self.models = state.models().clone();
+        if self.models.is_empty() || !Arc::ptr_eq(&self.models, node.models) {
+            self.models = node.models.clone();
             self.uniform = self.models.windows(2).all(|pair| pair[0] == pair[1]);
         }
         worth.value(self);

@@ -35,7 +35,7 @@ impl Choose for Frag<'_> {
         want: &DeviceAsk,
         fits: &[usize],
     ) -> Option<Vec<usize>> {
-        let mut rest = Rest::of(trial.node, self.worth);
+        let mut rest = Rest::of(&trial.node.leftover(), self.worth);
         if !trial.given().is_empty() {
             (0..rest.left.len()).for_each(|d| rest.left[d] = rest.left[d].min(left(&trial.book_with(d))));
             self.worth.value(&mut rest);
@@ -57,7 +57,7 @@ impl Choose for Frag<'_> {
 
 impl Placer for Frag<'_> {
     fn score(&self, trial: &Trial<'_>) -> f64 {
-        let rest = Rest::of(trial.node, self.worth);
+        let rest = Rest::of(&trial.node.leftover(), self.worth);
         let mut taken: Vec<(usize, u16)> = Vec::new();
         let mut wish = 0;
         for given in trial.given() {
@@ -70,6 +70,6 @@ impl Placer for Frag<'_> {
     }
 
     fn score_ordinary(&self, _: &Pod, state: &NodeState) -> f64 {
-        self.worth.rate(&Rest::of(state, self.worth), self.cpu, self.memory, &[], 0).steps()
+        self.worth.rate(&Rest::of(&state.leftover(), self.worth), self.cpu, self.memory, &[], 0).steps()
     }
 }

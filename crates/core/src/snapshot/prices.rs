@@ -34,7 +34,7 @@ impl Snapshot {
 
     /// Reckons what leftovers are worth. Whoever cannot spare the milliseconds gives a clone to another thread and adopts the result.
     pub fn reckon_worth(&mut self) {
-        let worth = Worth::of(self, &self.mix);
+        let worth = Worth::of(&self.mix, &self.models, self.nodes().map(|(_, state)| state.leftover()));
         self.adopt_worth(Arc::new(worth));
     }
 

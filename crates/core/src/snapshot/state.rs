@@ -12,6 +12,7 @@ use crate::pod::Pod;
 use crate::quota::{Held, Usage};
 use crate::resources::Resources;
 use crate::units::Share;
+use crate::worth::Leftover;
 
 /// Most models that are told apart: more than are on the market. Names come from agents, and each has 16 KiB in the tables of what leftovers
 /// are worth; twice as many have twice that, in tables that are made anew every few hundred pods. Devices of further models are placed as all
@@ -81,14 +82,20 @@ impl NodeState {
         self.links.get(a * self.books.len() + b).copied().unwrap_or_default()
     }
 
+    /// What it has and what is in use of it.
+    pub(crate) fn leftover(&self) -> Leftover<'_> {
+        Leftover {
+            total: &self.node.allocatable,
+            used: &self.used,
+            devices: &self.node.inventory.devices,
+            books: &self.books,
+            models: &self.models,
+        }
+    }
+
     /// The model of a device, by place in [`super::Snapshot::models`]; beyond it for one that is not told apart.
     pub(crate) fn model(&self, device: usize) -> u16 {
         self.models.get(device).copied().unwrap_or(u16::MAX)
-    }
-
-    /// The models of all its devices, by place in [`super::Snapshot::models`].
-    pub(crate) fn models(&self) -> &Arc<[u16]> {
-        &self.models
     }
 
     /// Does it have a device of this kind?

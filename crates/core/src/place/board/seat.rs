@@ -73,7 +73,7 @@ impl Seat {
             tasks: book.tasks,
             tasks_left: book.max_tasks.saturating_sub(book.tasks),
         };
-        self.rest.refresh(state, worth);
+        self.rest.refresh(&state.leftover(), worth);
         self.devices.clear();
         self.devices.extend(state.books().iter().zip(devices).map(slot));
         let open = || self.devices.iter().filter(|slot| slot.open);
