@@ -9,48 +9,30 @@
 //! Time is an argument, randomness is a seed, and everything that can go wrong with a request is a value ([`reason`]).
 #![forbid(unsafe_code)]
 
-pub mod ask;
-pub mod audit;
 pub mod budget;
-pub mod burst;
-pub mod cells;
-pub mod device;
-pub mod finished;
+mod emulated;
 pub mod fit;
-pub mod grant;
 mod hash;
-pub mod id;
 pub mod keys;
-pub mod kind;
-pub mod kubegpu;
-pub mod labels;
 #[cfg(test)]
 mod laws;
 pub mod ledger;
-pub mod mig;
-pub mod node;
+mod model;
 pub mod place;
 pub mod plan;
-pub mod pod;
-pub mod policy;
-pub mod quota;
-pub mod reason;
-pub mod resize;
-pub mod resources;
-pub mod rules;
 pub mod schedule;
-pub mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod time;
-pub mod topology;
-pub mod units;
-pub mod volume;
 pub mod why;
-pub mod worth;
 
-pub use audit::{Violation, audit};
+pub use fit::{groups, resize, rules, topology};
+pub use ledger::{burst, finished, kind, quota, snapshot, worth};
+pub use model::policy::cells;
+pub use model::{ask, device, grant, id, labels, mig, node, pod, policy, reason, resources, time, units, volume};
+pub use plan::audit;
+
 pub use plan::Plan;
+pub use plan::audit::{Violation, audit};
 pub use policy::Policy;
 pub use schedule::{Engine, schedule};
 pub use snapshot::Snapshot;

@@ -5,17 +5,11 @@ mod board;
 mod cases;
 mod classic;
 mod frag;
-mod gpu_manager;
-mod gpushare;
-mod hami;
-mod kubegpu;
-mod kubeshare;
-mod ordinary;
 pub(crate) mod quota;
-mod vgpu;
 
 use std::cell::OnceCell;
 
+use crate::emulated::{gpu_manager, gpushare, hami, kubegpu, kubeshare, ordinary, vgpu};
 use crate::fit::{Choose, Terms, Trial};
 use crate::grant::Grant;
 use crate::id::{Model, PodKey};

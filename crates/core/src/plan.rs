@@ -1,5 +1,7 @@
 //! What the scheduler decided: specific enough that whoever carries it out has no choices left.
 
+pub mod audit;
+
 use serde::{Deserialize, Serialize};
 
 use crate::grant::Grant;

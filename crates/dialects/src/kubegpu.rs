@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use divvy_core::ask::{ContainerAsk, DeviceAsk, Dialect, GpuAsk, GroupAsk, Role};
+use divvy_core::groups::{Name, without_prefix};
 use divvy_core::keys;
-use divvy_core::kubegpu::{Name, without_prefix};
 use serde_json::{Map, Value};
 
 use crate::config::{DialectConfig, NvidiaFlavour};

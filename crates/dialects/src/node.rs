@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use divvy_core::device::{Device, DeviceKind, Health, Inventory};
+use divvy_core::groups as tree;
 use divvy_core::keys;
-use divvy_core::kubegpu as tree;
 use divvy_core::units::Bytes;
 use serde_json::{Value, json};
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use divvy_core::ask::{GpuAsk, GroupAsk, Role};
 use divvy_core::grant::{Grant, Slice};
+use divvy_core::groups::{self as tree, Groups, Lifted};
 use divvy_core::id::DeviceId;
 use divvy_core::keys;
-use divvy_core::kubegpu::{self as tree, Groups, Lifted};
 use serde_json::{Map, Value, json};
 
 use super::{Bound, Emulation, Granted, Place, Promised, VISIBLE_DEVICES, ids, pairs};

@@ -2,8 +2,9 @@
 //! scores say, since gpushare has no opinion.
 
 use crate::ask::{ContainerAsk, DeviceAsk};
+use crate::emulated::ordinary;
 use crate::fit::{Choose, Trial, take_best};
-use crate::place::{Placer, ordinary};
+use crate::place::Placer;
 use crate::pod::Pod;
 
 pub(crate) struct Gpushare<'a> {

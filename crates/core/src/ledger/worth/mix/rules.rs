@@ -10,7 +10,7 @@ use crate::hash::FixedMap;
 /// Rules, each known by its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<ModelRule>", into = "Vec<ModelRule>")]
-pub(in crate::worth) struct ModelRules {
+pub(in crate::ledger::worth) struct ModelRules {
     list: Vec<Arc<ModelRule>>,
     places: FixedMap<Arc<ModelRule>, u32>,
 }
@@ -30,7 +30,7 @@ impl From<ModelRules> for Vec<ModelRule> {
 }
 
 impl ModelRules {
-    pub(in crate::worth) fn list(&self) -> &[Arc<ModelRule>] {
+    pub(in crate::ledger::worth) fn list(&self) -> &[Arc<ModelRule>] {
         &self.list
     }
 

@@ -2,8 +2,8 @@
 
 use crate::ask::{ContainerAsk, DeviceAsk, Role, Topology};
 use crate::device::DeviceKind;
+use crate::fit::groups::{Packing, choose, is_auto};
 use crate::fit::{Choose, Trial};
-use crate::kubegpu::{Packing, choose, is_auto};
 use crate::place::Placer;
 use crate::topology::worst_link;
 

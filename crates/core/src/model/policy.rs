@@ -1,5 +1,6 @@
 //! How a platform team wants its cluster run: plain data, read from a file or a custom resource.
 
+pub mod cells;
 mod placement;
 
 use std::collections::BTreeMap;
