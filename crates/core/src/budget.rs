@@ -24,7 +24,8 @@ mod tests;
 pub mod timeline;
 pub mod trail;
 
-pub use account::{Account, AccountKey, Balance, Bucket, Carry, Entry, EntryKind, OnExhaustion, Refunds, Terms};
+pub use crate::id::AccountKey;
+pub use account::{Account, Balance, Bucket, Carry, Entry, EntryKind, OnExhaustion, Refunds, Terms};
 pub use accounting::{Accounting, Calendar, Happened, Standing, What};
 pub use amount::{Amount, Price, Rate};
 pub use cost::{Basis, CostRule, HeldDevice, Measure, Prices, Reference, Tariff};

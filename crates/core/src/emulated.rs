@@ -7,5 +7,4 @@ pub(crate) mod gpushare;
 pub(crate) mod hami;
 pub(crate) mod kubegpu;
 pub(crate) mod kubeshare;
-pub(crate) mod ordinary;
 pub(crate) mod vgpu;

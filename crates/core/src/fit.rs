@@ -7,10 +7,16 @@
 //! rules                what the filters of kube-scheduler ask of a node
 //! ```
 
+mod choose;
+pub mod gang;
 pub mod groups;
+pub(crate) mod ordinary;
 pub mod resize;
 pub mod rules;
+mod run;
 pub mod topology;
 pub mod trial;
 
-pub use trial::{Choose, Given, Terms, Trial, suitable, take_best};
+pub use choose::Choose;
+pub(crate) use choose::Placer;
+pub use trial::{Given, Trial, TrialTerms, suitable, take_best};

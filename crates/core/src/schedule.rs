@@ -24,9 +24,9 @@ use crate::rules;
 use crate::snapshot::{NodeIx, PodIx, Snapshot};
 use crate::time::Time;
 
+pub use crate::fit::gang::{GangTerms, waits_for_gang};
 pub use audited::Audited;
 pub use fair::FairShare;
-pub use gang::{Terms as GangTerms, gates as waits_for_gang, minimum as gang_minimum};
 
 /// What the scheduler remembers from plan to plan: what namespaces have used, what is kept for those who wait, and answers of nodes that
 /// did not change. All of it can be lost: a fresh engine makes valid plans too. What namespaces have used is worth keeping, so that turns

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::fit::gang::{GangTerms, waits_for_gang};
 use crate::policy::Policy;
 use crate::reason::Reason;
-use crate::schedule::{Engine, GangTerms, waits_for_gang};
+use crate::schedule::Engine;
 use crate::snapshot::{PodIx, Snapshot};
 use crate::time::Time;
 

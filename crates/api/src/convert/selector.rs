@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use divvy_core::id::Namespace;
 use divvy_core::labels::{Op, Requirement, Selector};
-use divvy_core::node::Effect;
-use divvy_core::pod::{NodeTerm, PodTerm, SpreadRule, Toleration, TolerationValue, Weighted};
+use divvy_core::node::{Effect, NodeTerm};
+use divvy_core::pod::{PodTerm, SpreadRule, Toleration, TolerationValue, Weighted};
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 

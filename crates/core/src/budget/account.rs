@@ -1,7 +1,6 @@
 //! One balance: what was granted for the period, what was spent of it, and what that means.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -10,26 +9,7 @@ use crate::budget::amount::Amount;
 use crate::budget::cost::CostRule;
 use crate::budget::hold::Hold;
 use crate::budget::timeline::Timeline;
-use crate::id::Namespace;
 use crate::time::Time;
-
-/// Whose balance: a budget's name, with its namespace unless it is the cluster's.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct AccountKey {
-    /// The namespace; absent for a budget that several namespaces share.
-    pub namespace: Option<Namespace>,
-    /// The budget's name.
-    pub name: Arc<str>,
-}
-
-impl fmt::Display for AccountKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.namespace {
-            Some(namespace) => write!(f, "{namespace}/{}", self.name),
-            None => f.write_str(&self.name),
-        }
-    }
-}
 
 /// What a budget says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ask::Class;
-use crate::budget::account::{Account, AccountKey, Balance, Entry, OnExhaustion, Terms};
+use crate::budget::account::{Account, Balance, Entry, OnExhaustion, Terms};
 use crate::budget::cost::{HeldDevice, Tariff};
 use crate::budget::hold::{End, Hold, Span, Standings};
 use crate::budget::report::Record;
-use crate::id::{Namespace, NodeName, PodUid};
+use crate::id::{AccountKey, Namespace, NodeName, PodUid};
 use crate::time::Time;
 
 /// Whoever knows calendars and time zones.

@@ -1,9 +1,9 @@
 //! When a balance will be used up, and how it came to where it is.
 
-use crate::budget::account::AccountKey;
 use crate::budget::accounting::Accounting;
 use crate::budget::amount::{Amount, Rate};
 use crate::budget::hold::Hold;
+use crate::id::AccountKey;
 use crate::time::Time;
 
 /// What to expect of an account if everything stays as it is.

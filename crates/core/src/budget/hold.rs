@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::budget::account::AccountKey;
 use crate::budget::amount::Amount;
 use crate::budget::cost::{Basis, HeldDevice, Tariff};
 use crate::budget::report::{Counter, Counters, Record};
-use crate::id::{DeviceId, NodeName, PodKey, PodUid};
+use crate::id::{AccountKey, DeviceId, NodeName, PodKey, PodUid};
 use crate::time::Time;
 
 /// A pod that holds devices, or held some.

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::budget::account::AccountKey;
 use crate::budget::accounting::Accounting;
 use crate::budget::amount::Amount;
 use crate::budget::cost::HeldDevice;
 use crate::budget::hold::{Hold, Piece};
-use crate::id::{Namespace, NodeName, PodKey, PodUid};
+use crate::id::{AccountKey, Namespace, NodeName, PodKey, PodUid};
 use crate::time::Time;
 
 /// One charge.

@@ -3,8 +3,7 @@
 
 use crate::ask::{ContainerAsk, DeviceAsk};
 use crate::device::{Device, Link};
-use crate::fit::{Choose, Trial, take_best};
-use crate::place::Placer;
+use crate::fit::{Choose, Placer, Trial, take_best};
 use crate::units::Share;
 
 pub(crate) struct GpuManager;

@@ -2,9 +2,7 @@
 //! scores say, since gpushare has no opinion.
 
 use crate::ask::{ContainerAsk, DeviceAsk};
-use crate::emulated::ordinary;
-use crate::fit::{Choose, Trial, take_best};
-use crate::place::Placer;
+use crate::fit::{Choose, Placer, Trial, ordinary, take_best};
 use crate::pod::Pod;
 
 pub(crate) struct Gpushare<'a> {

@@ -3,9 +3,8 @@
 use crate::ask::{ContainerAsk, DeviceAsk, Topology};
 use crate::device::Link;
 use crate::emulated::vgpu;
-use crate::fit::{Choose, Trial, take_best};
+use crate::fit::{Choose, Placer, Trial, take_best};
 use crate::ledger::Book;
-use crate::place::Placer;
 use crate::policy::{CardPolicy, Hami, NodePolicy, Weights};
 use crate::reason::Obstacle;
 use crate::topology::{best_set, numa_groups};

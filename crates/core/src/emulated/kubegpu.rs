@@ -3,8 +3,7 @@
 use crate::ask::{ContainerAsk, DeviceAsk, Role, Topology};
 use crate::device::DeviceKind;
 use crate::fit::groups::{Packing, choose, is_auto};
-use crate::fit::{Choose, Trial};
-use crate::place::Placer;
+use crate::fit::{Choose, Placer, Trial};
 use crate::topology::worst_link;
 
 pub(crate) struct Kubegpu;
@@ -48,8 +47,7 @@ mod tests {
     use std::sync::Arc;
 
     use crate::ask::{Dialect, GpuAsk, GroupAsk};
-    use crate::fit::{Terms, Trial};
-    use crate::place::Placer;
+    use crate::fit::{Placer, Trial, TrialTerms};
     use crate::policy::{Placement, Policy};
     use crate::snapshot::Snapshot;
     use crate::testing::{cluster, describe};
@@ -146,7 +144,7 @@ mod tests {
         snapshot.put_node(node);
         let pod = put(&mut snapshot, containers);
         let state = snapshot.node(&"dev".into()).unwrap();
-        let mut trial = Trial::new(state, pod.ask.as_ref().unwrap(), snapshot.kinds(), Terms::default());
+        let mut trial = Trial::new(state, pod.ask.as_ref().unwrap(), snapshot.kinds(), TrialTerms::default());
         trial.run(&Kubegpu).unwrap();
         let score = (Kubegpu.score(&trial) * 100.0).round();
         (given(&snapshot), score as u32)

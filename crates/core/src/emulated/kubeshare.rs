@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::ask::{Class, ContainerAsk, DeviceAsk, Dialect};
 use crate::cells::{self, Leaf, distance};
-use crate::fit::{Choose, Trial};
+use crate::fit::{Choose, Placer, Trial};
 use crate::id::{NodeName, same_model};
-use crate::place::Placer;
 use crate::pod::Pod;
 use crate::policy::Policy;
 use crate::snapshot::{NodeState, Snapshot};
@@ -118,7 +117,8 @@ impl<'a> Kubeshare<'a> {
             return 0.0;
         }
         let n = own.len() as f64;
-        let before = Trial::new(trial.node, trial.ask, crate::kind::Kinds::default(), crate::fit::Terms::default());
+        let before =
+            Trial::new(trial.node, trial.ask, crate::kind::Kinds::default(), crate::fit::TrialTerms::default());
         let sum: f64 = match self.way {
             // Everybody would leave as much beside the same request: the fullest GPU that takes it leaves least.
             Way::BestFit => {

@@ -2,9 +2,8 @@
 
 use crate::ask::{ContainerAsk, DeviceAsk, Role};
 use crate::device::DeviceKind;
-use crate::fit::{Choose, Trial, take_best};
+use crate::fit::{Choose, Placer, Trial, take_best};
 use crate::ledger::Book;
-use crate::place::Placer;
 use crate::reason::Obstacle;
 
 /// How many containers may share a card where nobody says: the system's own default.

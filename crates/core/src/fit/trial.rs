@@ -1,28 +1,26 @@
 //! Trying a pod on one node: which devices fit each of its requests, and what it would hold.
 
-use crate::ask::{ContainerAsk, DeviceAsk, Dialect, GpuAsk, Role, Topology};
+use crate::ask::{ContainerAsk, DeviceAsk, GpuAsk, Role, Topology};
 use crate::device::{Device, DeviceKind, Health};
-use crate::fit::groups;
 use crate::grant::{ContainerGrant, Grant, Slice};
-use crate::id::DeviceId;
 use crate::kind::{Kinds, Want};
 use crate::ledger::{Book, Charge, charge, charge_of};
 use crate::quota::Quota;
-use crate::reason::{DeviceShortfall, NodeReason, Obstacle};
+use crate::reason::Obstacle;
 use crate::snapshot::NodeState;
 use crate::time::Time;
 use crate::topology;
 use crate::units::Share;
 
 /// A pod being tried on a node: what it asks for, and what it was given so far.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Trial<'a> {
     /// The node.
     pub node: &'a NodeState,
     /// The request.
     pub ask: &'a GpuAsk,
     kinds: Kinds,
-    terms: Terms<'a>,
+    terms: TrialTerms<'a>,
     given: Vec<Given>,
     /// Devices on which the first container went and the others found no room.
     barred: Vec<usize>,
@@ -30,7 +28,7 @@ pub struct Trial<'a> {
 
 /// What a trial must keep to besides the ask.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Terms<'a> {
+pub struct TrialTerms<'a> {
     /// Most containers that may share a device.
     pub max_tasks: Option<u32>,
     /// A container that books no time is refused where all time is booked (vGPU's and HAMi's rule).
@@ -57,26 +55,9 @@ pub struct Given {
     pub slice: Slice,
 }
 
-/// How a policy chooses among the devices that fit.
-pub trait Choose {
-    /// Why this policy would not give a container a device that fits; absent where it would.
-    fn refuses(&self, _trial: &Trial<'_>, _container: &ContainerAsk, _device: usize) -> Option<Obstacle> {
-        None
-    }
-
-    /// Chooses `want.count` of `fits` for a container; absent where no choice does.
-    fn choose(
-        &self,
-        trial: &Trial<'_>,
-        container: &ContainerAsk,
-        want: &DeviceAsk,
-        fits: &[usize],
-    ) -> Option<Vec<usize>>;
-}
-
 impl<'a> Trial<'a> {
     /// A pod that was given nothing yet.
-    pub fn new(node: &'a NodeState, ask: &'a GpuAsk, kinds: Kinds, terms: Terms<'a>) -> Trial<'a> {
+    pub fn new(node: &'a NodeState, ask: &'a GpuAsk, kinds: Kinds, terms: TrialTerms<'a>) -> Trial<'a> {
         Trial { node, ask, kinds, terms, given: Vec::new(), barred: Vec::new() }
     }
 
@@ -93,6 +74,24 @@ impl<'a> Trial<'a> {
     /// What was given so far.
     pub fn given(&self) -> &[Given] {
         &self.given
+    }
+
+    /// The kinds of devices that are known.
+    pub(super) fn kinds(&self) -> Kinds {
+        self.kinds
+    }
+
+    /// Gives the pod one more slice.
+    pub(super) fn give_slice(&mut self, given: Given) {
+        self.given.push(given);
+    }
+
+    /// Takes everything back and passes by the devices that the first container had; false where it had none.
+    pub(super) fn begin_elsewhere(&mut self) -> bool {
+        let Some(first) = self.given.first().map(|first| first.container) else { return false };
+        self.barred.extend(self.given.iter().filter(|g| g.container == first).map(|g| g.device));
+        self.given.clear();
+        true
     }
 
     /// The book of a device with what the pod was given so far.
@@ -146,156 +145,6 @@ impl<'a> Trial<'a> {
         // The fold goes by the pod's order, the trial gives to main containers first.
         slices.sort_by_key(|(container, ..)| *container);
         charge(slices.into_iter().map(|(_, role, charge)| (role, charge)), false)
-    }
-
-    /// Gives every container what it asks for, or says why not. Main containers and sidecars first; init containers then fit
-    /// themselves into what those will hold, as far as that goes.
-    ///
-    /// Where all must lie on one device, the first container's choice is only a proposal: what has no room for the others is passed by.
-    pub fn run(&mut self, policy: &dyn Choose) -> Result<(), NodeReason> {
-        let mut said: Option<NodeReason> = None;
-        loop {
-            let Err(reason) = self.run_once(policy) else { return Ok(()) };
-            let reason = match said {
-                Some(before) => tell_more(before, &reason),
-                None => reason,
-            };
-            let first = self.given.first().map(|first| first.container);
-            let Some(first) = first.filter(|_| self.ask.topology == Topology::SameDevice) else { return Err(reason) };
-            self.barred.extend(self.given.iter().filter(|g| g.container == first).map(|g| g.device));
-            self.given.clear();
-            said = Some(reason);
-        }
-    }
-
-    fn run_once(&mut self, policy: &dyn Choose) -> Result<(), NodeReason> {
-        let order =
-            |init: bool| self.ask.containers.iter().enumerate().filter(move |(_, c)| (c.role == Role::Init) == init);
-        let mut turns: Vec<(usize, &ContainerAsk)> = order(false).chain(order(true)).collect();
-        if self.ask.dialect == Dialect::Kubegpu {
-            // KubeGPU went by the names, and who comes first has the first choice.
-            turns.sort_by_key(|(_, container)| (container.role == Role::Init, &container.name));
-        }
-        for (index, container) in turns {
-            for want in &container.wants {
-                self.give(policy, index, container, want)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the only request of the pod this device; false where it does not fit.
-    pub(crate) fn run_on(&mut self, device: usize) -> bool {
-        let [container] = &self.ask.containers[..] else { return false };
-        let [want] = &container.wants[..] else { return false };
-        let Ok(slice) = self.fits(0, container, want, device) else { return false };
-        self.given.push(Given { container: 0, role: container.role, device, slice });
-        true
-    }
-
-    fn give(
-        &mut self,
-        policy: &dyn Choose,
-        index: usize,
-        container: &ContainerAsk,
-        want: &DeviceAsk,
-    ) -> Result<(), NodeReason> {
-        let mut fits = Vec::new();
-        let mut obstacles = Vec::new();
-        for (device, info) in self.devices().iter().enumerate().filter(|(_, d)| d.kind == want.kind) {
-            let obstacle = match self.fits(index, container, want, device) {
-                Ok(_) => policy.refuses(self, container, device),
-                Err(obstacle) => Some(obstacle),
-            };
-            match obstacle {
-                None => fits.push(device),
-                Some(obstacle) => obstacles.push((info.id.clone(), obstacle)),
-            }
-        }
-        let chosen = match self.choose_many_on_one(index, container, want, &fits) {
-            Some(chosen) => Some(chosen),
-            None if fits.len() < want.count as usize => None,
-            None => self.choose(policy, container, want, &fits),
-        };
-        let Some(chosen) = chosen else {
-            if fits.len() >= want.count as usize {
-                obstacles = self.misplaced(want, &fits);
-            }
-            return Err(NodeReason::Devices(DeviceShortfall {
-                container: container.name.as_str().into(),
-                say_which: self.ask.containers.len() > 1 || want.groups.is_some(),
-                kind: want.kind,
-                want: want.count,
-                fitting: fits.len() as u32,
-                obstacles,
-            }));
-        };
-        for device in chosen {
-            // Chosen from those that fit; partitions of one card are cut one after another.
-            if let Ok(slice) = self.fits(index, container, want, device) {
-                self.given.push(Given { container: index, role: container.role, device, slice });
-            }
-        }
-        Ok(())
-    }
-
-    fn choose(
-        &self,
-        policy: &dyn Choose,
-        container: &ContainerAsk,
-        want: &DeviceAsk,
-        fits: &[usize],
-    ) -> Option<Vec<usize>> {
-        // What a request spells out binds, whatever the policy prefers.
-        if groups::spelled_out(want).is_some() {
-            return groups::choose(self, want, fits);
-        }
-        if matches!(want.kind, DeviceKind::Gpu | DeviceKind::Mlu) {
-            return policy.choose(self, container, want, fits);
-        }
-        // Kinds about which policies have no opinion say themselves what suits beside the container's other devices.
-        let kind = self.kinds.of(want.kind)?;
-        let own = self.ask.containers.iter().position(|c| c.name == container.name);
-        let beside: Vec<&Device> =
-            self.given.iter().filter(|g| Some(g.container) == own).map(|g| &self.devices()[g.device]).collect();
-        let mut order: Vec<usize> = fits.to_vec();
-        if let Some(least) =
-            kind.wants_neighbour().filter(|_| !beside.is_empty() && self.ask.topology != Topology::Best)
-        {
-            order.retain(|d| {
-                beside.iter().any(|b| self.devices()[*d].links.get(&b.id).copied().unwrap_or_default() >= least)
-            });
-        }
-        order.sort_by_key(|d| std::cmp::Reverse(kind.score(&self.devices()[*d], self.book(*d), &beside)));
-        (order.len() >= want.count as usize).then(|| order[..want.count as usize].to_vec())
-    }
-
-    /// Several hardware partitions of one container may lie on one card, where too few cards are left for one each.
-    fn choose_many_on_one(
-        &self,
-        index: usize,
-        container: &ContainerAsk,
-        want: &DeviceAsk,
-        fits: &[usize],
-    ) -> Option<Vec<usize>> {
-        if fits.len() >= want.count as usize || want.kind != DeviceKind::Gpu {
-            return None;
-        }
-        let cut = |d: &usize| self.devices()[*d].isolation.first() == Some(&crate::device::Isolation::Mig);
-        if !fits.iter().all(cut) || fits.is_empty() {
-            return None;
-        }
-        let mut trial = Trial { given: self.given.clone(), barred: self.barred.clone(), ..*self };
-        let mut chosen = Vec::new();
-        for device in fits.iter().copied() {
-            while chosen.len() < want.count as usize
-                && let Ok(slice) = trial.fits(index, container, want, device)
-            {
-                trial.given.push(Given { container: index, role: container.role, device, slice });
-                chosen.push(device);
-            }
-        }
-        (chosen.len() == want.count as usize).then_some(chosen)
     }
 
     /// Does a device fit a request, and with which slice?
@@ -354,19 +203,6 @@ impl<'a> Trial<'a> {
         Ok(slice)
     }
 
-    /// Enough devices fit one by one, but not together: too few are large enough, or they do not lie as wanted.
-    fn misplaced(&self, want: &DeviceAsk, fits: &[usize]) -> Vec<(DeviceId, Obstacle)> {
-        let devices: Vec<&Device> = fits.iter().map(|d| &self.devices()[*d]).collect();
-        let named = |(device, obstacle): (&Device, Obstacle)| (device.id.clone(), obstacle);
-        let scarce = groups::scarce(want, &devices);
-        if !scarce.is_empty() {
-            return scarce.into_iter().map(named).collect();
-        }
-        let bound = groups::spelled_out(want).is_some() && !groups::is_auto(want);
-        let place = || if bound { Obstacle::Groups } else { Obstacle::Place { want: self.ask.topology } };
-        devices.into_iter().map(|device| named((device, place()))).collect()
-    }
-
     /// The grant for what was given.
     pub fn grant(&self, policy: &str, now: Time) -> Grant {
         let slices =
@@ -385,19 +221,6 @@ impl<'a> Trial<'a> {
             claim: self.ask.claim.clone(),
         }
     }
-}
-
-/// What a round of a trial said, with what a later round knows of devices that the earlier one only passed by: that the others could not
-/// follow says nothing about a device, that its memory is short does.
-fn tell_more(before: NodeReason, later: &NodeReason) -> NodeReason {
-    let (NodeReason::Devices(mut short), NodeReason::Devices(later)) = (before.clone(), later) else { return before };
-    let passed_by = |obstacle: &Obstacle| matches!(obstacle, Obstacle::Place { want: Topology::SameDevice });
-    for (device, obstacle) in short.obstacles.iter_mut().filter(|(_, obstacle)| passed_by(obstacle)) {
-        if let Some((_, known)) = later.obstacles.iter().find(|(id, known)| id == device && !passed_by(known)) {
-            *obstacle = known.clone();
-        }
-    }
-    NodeReason::Devices(short)
 }
 
 /// Is it a device the pod would take at all, full or not?

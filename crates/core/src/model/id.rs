@@ -142,6 +142,24 @@ impl fmt::Display for GangKey {
     }
 }
 
+/// Whose balance: a budget's name, with its namespace unless it is the cluster's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct AccountKey {
+    /// The namespace; absent for a budget that several namespaces share.
+    pub namespace: Option<Namespace>,
+    /// The budget's name.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for AccountKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.namespace {
+            Some(namespace) => write!(f, "{namespace}/{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

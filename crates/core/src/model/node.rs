@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Inventory;
 use crate::id::{DeviceId, NodeName};
-use crate::labels::Labels;
+use crate::labels::{Labels, Requirement};
 use crate::resources::Resources;
 
 /// A node.
@@ -102,4 +102,25 @@ pub enum Effect {
     PreferNoSchedule,
     /// New pods stay away, running ones are removed.
     NoExecute,
+}
+
+/// One way a node can be right: all labels hold, and all fields (only `metadata.name` exists).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeTerm {
+    /// On its labels.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Requirement>,
+    /// On its name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<Requirement>,
+}
+
+impl NodeTerm {
+    /// Is this node right? A term without any requirement accepts none, as in Kubernetes.
+    pub fn accepts(&self, labels: &Labels, name: &str) -> bool {
+        !(self.labels.is_empty() && self.names.is_empty())
+            && self.labels.iter().all(|r| r.holds(labels))
+            && self.names.iter().all(|r| r.holds_of(Some(name)))
+    }
 }

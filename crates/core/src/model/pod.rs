@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::ask::{Class, GpuAsk};
 use crate::grant::Grant;
 use crate::id::{GangKey, Namespace, NodeName, PodKey, PodUid};
-use crate::labels::{Labels, Requirement, Selector};
-use crate::node::{Effect, Taint};
+use crate::labels::{Labels, Selector};
+use crate::node::{Effect, NodeTerm, Taint};
 use crate::resources::Resources;
 use crate::time::Time;
 use crate::volume::VolumeUse;
@@ -178,27 +178,6 @@ pub struct Weighted<T> {
     pub weight: i32,
     /// What is wished for.
     pub what: T,
-}
-
-/// One way a node can be right: all labels hold, and all fields (only `metadata.name` exists).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct NodeTerm {
-    /// On its labels.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub labels: Vec<Requirement>,
-    /// On its name.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub names: Vec<Requirement>,
-}
-
-impl NodeTerm {
-    /// Is this node right? A term without any requirement accepts none, as in Kubernetes.
-    pub fn accepts(&self, labels: &Labels, name: &str) -> bool {
-        !(self.labels.is_empty() && self.names.is_empty())
-            && self.labels.iter().all(|r| r.holds(labels))
-            && self.names.iter().all(|r| r.holds_of(Some(name)))
-    }
 }
 
 /// A taint a pod does not mind.

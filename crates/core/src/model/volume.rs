@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{Namespace, NodeName};
 use crate::labels::{Labels, Requirement, Selector};
-use crate::pod::NodeTerm;
+use crate::node::NodeTerm;
 use crate::units::Bytes;
 
 /// One volume of a pod that matters for placing.

@@ -9,8 +9,9 @@ mod shape;
 
 use std::sync::Arc;
 
-use super::{Attempt, Placer, placer};
+use crate::fit::Placer;
 use crate::hash::FixedMap;
+use crate::place::attempt::{Attempt, first_best, goes_first, placer};
 use crate::pod::Pod;
 use crate::policy::{Placement, Policy};
 use crate::rules::Rules;
@@ -128,7 +129,7 @@ impl Board {
         }
         let placer = placer(placement, attempt);
         line.catch_up(snapshot, &self.seats, attempt, &*placer, placement, &mut self.asked);
-        let goes_first = |node, best| super::goes_first(snapshot, placement, node, best);
+        let goes_first = |node, best| goes_first(snapshot, placement, node, best);
         let best = match only {
             Some(nodes) => line.best_of(nodes, &*placer, goes_first),
             None => line.best(&*placer, goes_first),
@@ -366,7 +367,7 @@ fn settled(
     let scored = |node: NodeIx| Some((node, (*all.get(node.0 as usize)?)?));
     let (nodes, mut scores): (Vec<NodeIx>, Vec<f64>) = nodes.filter_map(scored).unzip();
     placer.settle(&mut scores);
-    super::first_best(&scores, |i, best| goes_first(nodes[i], nodes[best])).map(|at| nodes[at])
+    first_best(&scores, |i, best| goes_first(nodes[i], nodes[best])).map(|at| nodes[at])
 }
 
 #[cfg(test)]

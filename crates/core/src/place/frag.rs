@@ -1,9 +1,8 @@
 //! The default way: where the least of what could still be hosted is lost. See [`crate::worth`].
 
 use crate::ask::{ContainerAsk, DeviceAsk};
-use crate::fit::{Choose, Trial, take_best};
+use crate::fit::{Choose, Placer, Trial, take_best};
 use crate::ledger::{Book, charge_of};
-use crate::place::Placer;
 use crate::pod::Pod;
 use crate::snapshot::{NodeState, Snapshot};
 use crate::worth::{Rating, Rest, Worth, left};

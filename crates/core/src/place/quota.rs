@@ -4,19 +4,26 @@
 use crate::device::DeviceKind;
 use crate::grant::Grant;
 use crate::ledger::charges;
-use crate::place::Attempt;
+use crate::pod::Pod;
+use crate::policy::Policy;
 use crate::quota::{Excess, Held, Usage, Verdict};
 use crate::reason::NodeReason;
-use crate::snapshot::NodeState;
+use crate::snapshot::{NodeState, Snapshot};
 
-/// May the pod's namespace hold this grant besides what it holds already?
-pub(super) fn check(attempt: &Attempt<'_>, state: &NodeState, grant: &Grant) -> Result<(), NodeReason> {
-    let quotas = &attempt.snapshot.surroundings().quotas;
-    let namespace = &attempt.pod.key.namespace;
+/// May the pod's namespace hold this grant on a node of this pool besides what it holds already?
+pub(super) fn check(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    pod: &Pod,
+    state: &NodeState,
+    grant: &Grant,
+) -> Result<(), NodeReason> {
+    let quotas = &snapshot.surroundings().quotas;
+    let namespace = &pod.key.namespace;
     if quotas.of(namespace).is_empty() {
         return Ok(());
     }
-    let pool = state.node().labels.get(&attempt.policy.pool_label);
+    let pool = state.node().labels.get(&policy.pool_label);
     if !quotas.allows_pool(namespace, pool.map(|pool| &**pool)) {
         return Err(NodeReason::Pool { name: pool.cloned() });
     }
@@ -24,7 +31,7 @@ pub(super) fn check(attempt: &Attempt<'_>, state: &NodeState, grant: &Grant) -> 
         let text: Vec<String> = excess.iter().map(ToString::to_string).collect();
         Err(NodeReason::Quota { text: text.join("; "), lent })
     };
-    match quotas.check(attempt.snapshot.holdings(), namespace, &held(state, grant)) {
+    match quotas.check(snapshot.holdings(), namespace, &held(state, grant)) {
         Verdict::Fits | Verdict::Borrows => Ok(()),
         Verdict::Reclaims(excess) => too_much(excess, true),
         Verdict::Exceeds(excess) => too_much(excess, false),

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ask::{DeviceAsk, GpuAsk};
+use crate::fit::gang::{GangTerms, waits_for_gang};
 use crate::fit::suitable;
 use crate::grant::{Grant, Slice};
 use crate::id::{DeviceId, GangKey, NodeName, PodKey, PodUid};
@@ -16,7 +17,6 @@ use crate::plan::{Bind, Plan};
 use crate::pod::Pod;
 use crate::reason::Obstacle;
 use crate::resources::{Resources, Shortage};
-use crate::schedule::{GangTerms, waits_for_gang};
 use crate::snapshot::{NodeState, Snapshot};
 
 /// Something a plan must not do.

@@ -1,12 +1,12 @@
 //! Preemption: lesser pods go so that a greater one can run; the fewest and cheapest, and none in vain.
 
 use crate::ask::Class;
+use crate::fit::gang::{GangTerms, waits_for_gang};
 use crate::id::GangKey;
 use crate::plan::Eviction;
 use crate::pod::Pod;
 use crate::reason::Reason;
 use crate::schedule::Round;
-use crate::schedule::gang::{Terms, gates};
 use crate::schedule::room::Room;
 use crate::snapshot::{NodeIx, PodIx};
 
@@ -20,9 +20,9 @@ impl Round<'_> {
     /// Whom it is above: a gang stands where its least member stands, also for those of its members who are above that.
     fn standing(&self, ix: PodIx) -> Option<(Class, i32)> {
         let pod = self.snapshot.pod_at(ix)?.pod();
-        match pod.gang().filter(|_| gates(pod)) {
+        match pod.gang().filter(|_| waits_for_gang(pod)) {
             Some(gang) => {
-                let terms = Terms::of(self.snapshot, &gang);
+                let terms = GangTerms::of(self.snapshot, &gang);
                 let fellows = self.snapshot.gang(&gang).map(|(_, member)| member.pod()).filter(|pod| terms.holds(pod));
                 fellows.map(|pod| self.rank(pod)).min()
             }

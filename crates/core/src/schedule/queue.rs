@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ask::{Class, DeviceAsk, Topology};
+use crate::fit::gang::{GangTerms, waits_for_gang};
 use crate::id::{GangKey, Namespace};
 use crate::pod::Pod;
 use crate::policy::Policy;
 use crate::schedule::FairShare;
-use crate::schedule::gang::{Terms, gates};
 use crate::snapshot::{PodIx, Snapshot};
 use crate::time::Time;
 
@@ -59,7 +59,7 @@ pub(crate) fn order(
     let mut gangs: BTreeMap<GangKey, Vec<PodIx>> = BTreeMap::new();
     for (ix, state) in snapshot.waiting() {
         match state.pod().gang() {
-            Some(gang) if gates(state.pod()) => gangs.entry(gang).or_default().push(ix),
+            Some(gang) if waits_for_gang(state.pod()) => gangs.entry(gang).or_default().push(ix),
             _ if takes_part(ix) => insert(snapshot, policy, &mut ranks, Unit::Pod(ix), kept(ix)),
             _ => {}
         }
@@ -97,7 +97,7 @@ fn insert(
 
 /// Those who start together; where nobody can, everybody, so that they have their turn to be told.
 fn fellows<'a>(snapshot: &'a Snapshot, gang: &GangKey) -> Vec<&'a Pod> {
-    let terms = Terms::of(snapshot, gang);
+    let terms = GangTerms::of(snapshot, gang);
     let all = || snapshot.gang(gang).map(|(_, member)| member.pod());
     let fellows: Vec<&Pod> = all().filter(|pod| terms.holds(pod)).collect();
     if fellows.is_empty() { all().collect() } else { fellows }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::budget::account::{Account, AccountKey};
+use crate::budget::account::Account;
 use crate::budget::accounting::{Accounting, Accounts, Calendar, Happened, What};
 use crate::budget::amount::{Amount, Rate};
 use crate::budget::hold::{Hold, Span};
-use crate::id::PodUid;
+use crate::id::{AccountKey, PodUid};
 use crate::time::Time;
 
 /// What flows out of the accounts at one moment, by the set of accounts that decide a pod's class together.

@@ -1,10 +1,10 @@
 //! What a hold adds to the buckets of the accounts that pay for it.
 
-use crate::budget::account::{Account, AccountKey};
+use crate::budget::account::Account;
 use crate::budget::accounting::Accounting;
 use crate::budget::amount::Amount;
 use crate::budget::hold::{Hold, Piece};
-use crate::id::PodUid;
+use crate::id::{AccountKey, PodUid};
 use crate::time::Time;
 
 /// What a hold adds to one bucket.
