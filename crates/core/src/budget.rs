@@ -24,7 +24,7 @@ mod tests;
 pub mod timeline;
 pub mod trail;
 
-pub use crate::id::AccountKey;
+pub use crate::model::id::AccountKey;
 pub use account::{Account, Balance, Bucket, Carry, Entry, EntryKind, OnExhaustion, Refunds, Terms};
 pub use accounting::{Accounting, Calendar, Happened, Standing, What};
 pub use amount::{Amount, Price, Rate};

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::ask::{Class, Gang, GpuAsk, MemoryAsk};
-use crate::device::Device;
-use crate::node::Node;
-use crate::pod::{Pod, PodSpec};
-use crate::policy::{Placement, Policy};
-use crate::resources::Resources;
+use crate::model::ask::{Class, Gang, GpuAsk, MemoryAsk};
+use crate::model::device::Device;
+use crate::model::node::Node;
+use crate::model::pod::{Pod, PodSpec};
+use crate::model::policy::{Placement, Policy};
+use crate::model::resources::Resources;
+use crate::model::time::Time;
+use crate::model::units::{Bytes, Share};
 use crate::testing::{ask, share};
-use crate::time::Time;
-use crate::units::{Bytes, Share};
 use crate::{Engine, Plan, Snapshot, audit, schedule};
 
 const NOW: Time = Time::seconds(10_000);
@@ -48,7 +48,7 @@ fn asks() -> impl Strategy<Value = Option<GpuAsk>> {
             let mut want = share(Share(time));
             (want.count, want.memory, want.exclusive) = (count, memory, alone);
             let mut ask = ask(want);
-            ask.models.only = model.into_iter().map(|m| crate::ask::ModelPattern::Part(m.into())).collect();
+            ask.models.only = model.into_iter().map(|m| crate::model::ask::ModelPattern::Part(m.into())).collect();
             ask
         }),
     )
@@ -123,7 +123,7 @@ fn full(mut snapshot: Snapshot, policy: &Policy, early: &[bool]) -> Snapshot {
 }
 
 /// Who waits for room that is being made, and where.
-fn nominated(plan: &Plan) -> Vec<(crate::id::PodKey, crate::id::NodeName)> {
+fn nominated(plan: &Plan) -> Vec<(crate::model::id::PodKey, crate::model::id::NodeName)> {
     let mut waits: Vec<_> =
         plan.waits.iter().filter_map(|wait| Some((wait.key.clone(), wait.nominated.clone()?))).collect();
     waits.sort();
@@ -140,7 +140,7 @@ fn apply(snapshot: &mut Snapshot, plan: &Plan) {
     for eviction in &plan.evictions {
         let Some(pod) = snapshot.pod(&eviction.pod).map(|state| state.pod()) else { continue };
         let mut pod = pod.clone();
-        if let crate::pod::State::Bound(bound) = &mut pod.state {
+        if let crate::model::pod::State::Bound(bound) = &mut pod.state {
             bound.terminating = true;
             snapshot.put_pod(pod);
         }
@@ -174,9 +174,9 @@ fn rounds_until_the_large_one_runs(
         snapshot.put_node(node);
     }
     let mut engine = Engine::default();
-    let mut running: Vec<(u64, crate::id::PodUid)> = Vec::new();
+    let mut running: Vec<(u64, crate::model::id::PodUid)> = Vec::new();
     let mut stream = stream.iter().cycle().enumerate();
-    let large = crate::id::PodUid::from("x/large");
+    let large = crate::model::id::PodUid::from("x/large");
     let arrives = LONGEST;
     for round in 0..=arrives + RESERVE_AFTER + PATIENCE * LONGEST {
         let now = Time::seconds(round);
@@ -193,7 +193,7 @@ fn rounds_until_the_large_one_runs(
         }
         if round == arrives {
             let mut pod = Pod::new("x", "large");
-            let whole = crate::ask::DeviceAsk::whole(cards.iter().copied().max().unwrap_or(1));
+            let whole = crate::model::ask::DeviceAsk::whole(cards.iter().copied().max().unwrap_or(1));
             (pod.created, pod.ask) = (now, Some(Arc::new(ask(whole))));
             snapshot.put_pod(pod);
         }
@@ -342,7 +342,7 @@ proptest! {
         let plan = schedule(&snapshot, &policy, NOW);
         prop_assert_eq!(&plan, &schedule(&snapshot, &policy, NOW));
         let text = serde_json::to_string(&snapshot.record()).unwrap();
-        let restored = serde_json::from_str::<crate::snapshot::Record>(&text).unwrap().restore().unwrap();
+        let restored = serde_json::from_str::<crate::ledger::snapshot::Record>(&text).unwrap().restore().unwrap();
         prop_assert_eq!(plan, schedule(&restored, &policy, NOW));
     }
 

@@ -4,11 +4,11 @@ pub mod audit;
 
 use serde::{Deserialize, Serialize};
 
-use crate::grant::Grant;
-use crate::id::{DeviceId, GangKey, NodeName, PodKey, PodUid};
-use crate::reason::Reason;
-use crate::time::Time;
-use crate::volume::VolumeStep;
+use crate::model::grant::Grant;
+use crate::model::id::{DeviceId, GangKey, NodeName, PodKey, PodUid};
+use crate::model::reason::Reason;
+use crate::model::time::Time;
+use crate::model::volume::VolumeStep;
 
 /// The outcome of one look at the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,14 +15,14 @@ mod room;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::id::GangKey;
+use crate::fit::rules;
+use crate::ledger::snapshot::{NodeIx, PodIx, Snapshot};
+use crate::model::id::GangKey;
+use crate::model::policy::Policy;
+use crate::model::reason::{NodeReason, Reason};
+use crate::model::time::Time;
 use crate::place::{Answer, Attempt, Board, Kept, Spot};
 use crate::plan::{Bind, Plan, Wait};
-use crate::policy::Policy;
-use crate::reason::{NodeReason, Reason};
-use crate::rules;
-use crate::snapshot::{NodeIx, PodIx, Snapshot};
-use crate::time::Time;
 
 pub use crate::fit::gang::{GangTerms, waits_for_gang};
 pub use audited::Audited;
@@ -268,7 +268,8 @@ pub fn ask_all(
     policy: &Policy,
     ix: PodIx,
     now: Time,
-) -> Result<BTreeMap<crate::id::NodeName, Result<crate::place::Answer, crate::reason::NodeReason>>, Reason> {
+) -> Result<BTreeMap<crate::model::id::NodeName, Result<crate::place::Answer, crate::model::reason::NodeReason>>, Reason>
+{
     let Some(state) = snapshot.pod_at(ix) else { return Ok(BTreeMap::new()) };
     if let Some(reason) = rules::standing(state.pod()) {
         return Err(reason);

@@ -14,18 +14,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ask::{
+use crate::ledger::snapshot::Snapshot;
+use crate::model::ask::{
     Class, ContainerAsk, DeviceAsk, Dialect, Gang, GpuAsk, MemoryAsk, ModelPattern, ModelRule, Role, Topology,
 };
-use crate::device::{Device, DeviceKind, Health, Isolation, Link};
-use crate::grant::{ContainerGrant, Grant, Slice};
-use crate::id::DeviceId;
-use crate::node::{Effect, Node, Taint};
-use crate::pod::{Bound, Pod, PodSpec, State};
-use crate::resources::Resources;
-use crate::snapshot::Snapshot;
-use crate::time::Time;
-use crate::units::{Bytes, Share};
+use crate::model::device::{Device, DeviceKind, Health, Isolation, Link};
+use crate::model::grant::{ContainerGrant, Grant, Slice};
+use crate::model::id::DeviceId;
+use crate::model::node::{Effect, Node, Taint};
+use crate::model::pod::{Bound, Pod, PodSpec, State};
+use crate::model::resources::Resources;
+use crate::model::time::Time;
+use crate::model::units::{Bytes, Share};
 
 /// The cluster a text describes.
 pub fn cluster(text: &str) -> Snapshot {
@@ -201,7 +201,7 @@ pub fn pod(line: &str, snapshot: &Snapshot) -> Pod {
             }
             "policy" => {
                 let name: Arc<str> = value.into();
-                ask.policy = Some(crate::ask::PolicyChoice { name: Some(name), settings: BTreeMap::new() });
+                ask.policy = Some(crate::model::ask::PolicyChoice { name: Some(name), settings: BTreeMap::new() });
             }
             "near" => ask.topology = topology(value, line),
             "gang" => {
@@ -247,7 +247,7 @@ fn grant(node: &str, want: &DeviceAsk, devices: &[usize], snapshot: &Snapshot, l
     let devices = if devices.is_empty() { &[0] } else { devices };
     let slice = |index: &usize| {
         let device = state.node().inventory.devices.get(*index).unwrap_or_else(|| panic!("no device {index}: {line}"));
-        let memory = crate::kind::memory_of(want.memory, device, &state.node().inventory);
+        let memory = crate::ledger::kind::memory_of(want.memory, device, &state.node().inventory);
         Slice {
             device: device.id.clone(),
             kind: device.kind,

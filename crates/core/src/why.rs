@@ -8,11 +8,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::fit::gang::{GangTerms, waits_for_gang};
-use crate::policy::Policy;
-use crate::reason::Reason;
+use crate::ledger::snapshot::{PodIx, Snapshot};
+use crate::model::policy::Policy;
+use crate::model::reason::Reason;
+use crate::model::time::Time;
 use crate::schedule::Engine;
-use crate::snapshot::{PodIx, Snapshot};
-use crate::time::Time;
 
 pub use change::Change;
 
@@ -128,7 +128,7 @@ impl Bench<'_> {
 }
 
 /// When a bound pod ends at the latest, as far as anybody said.
-fn end(pod: &crate::pod::Pod, now: Time) -> Option<Time> {
+fn end(pod: &crate::model::pod::Pod, now: Time) -> Option<Time> {
     let bound = pod.bound()?;
     if bound.terminating {
         return Some(now);

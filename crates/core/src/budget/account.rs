@@ -9,7 +9,7 @@ use crate::budget::amount::Amount;
 use crate::budget::cost::CostRule;
 use crate::budget::hold::Hold;
 use crate::budget::timeline::Timeline;
-use crate::time::Time;
+use crate::model::time::Time;
 
 /// What a budget says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,13 +6,13 @@ mod apply;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ask::Class;
 use crate::budget::account::{Account, Balance, Entry, OnExhaustion, Terms};
 use crate::budget::cost::{HeldDevice, Tariff};
 use crate::budget::hold::{End, Hold, Span, Standings};
 use crate::budget::report::Record;
-use crate::id::{AccountKey, Namespace, NodeName, PodUid};
-use crate::time::Time;
+use crate::model::ask::Class;
+use crate::model::id::{AccountKey, Namespace, NodeName, PodUid};
+use crate::model::time::Time;
 
 /// Whoever knows calendars and time zones.
 pub trait Calendar {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::ModelPattern;
 use crate::budget::amount::{Price, Rate};
-use crate::device::{DeviceKind, Inventory};
-use crate::grant::Grant;
-use crate::id::{DeviceId, Model};
 use crate::ledger::charges;
-use crate::units::{Bytes, Share};
+use crate::model::ask::ModelPattern;
+use crate::model::device::{DeviceKind, Inventory};
+use crate::model::grant::Grant;
+use crate::model::id::{DeviceId, Model};
+use crate::model::units::{Bytes, Share};
 
 /// A whole device, in the millionths in which parts are counted.
 pub const WHOLE: u64 = 1_000_000;

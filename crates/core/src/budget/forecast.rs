@@ -3,8 +3,8 @@
 use crate::budget::accounting::Accounting;
 use crate::budget::amount::{Amount, Rate};
 use crate::budget::hold::Hold;
-use crate::id::AccountKey;
-use crate::time::Time;
+use crate::model::id::AccountKey;
+use crate::model::time::Time;
 
 /// What to expect of an account if everything stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

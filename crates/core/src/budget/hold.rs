@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::budget::amount::Amount;
 use crate::budget::cost::{Basis, HeldDevice, Tariff};
 use crate::budget::report::{Counter, Counters, Record};
-use crate::id::{AccountKey, DeviceId, NodeName, PodKey, PodUid};
-use crate::time::Time;
+use crate::model::id::{AccountKey, DeviceId, NodeName, PodKey, PodUid};
+use crate::model::time::Time;
 
 /// A pod that holds devices, or held some.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::tests::{Every, device, hold, key, t, terms};
 use super::*;
-use crate::id::{NodeName, PodKey, PodUid};
-use crate::time::Time;
+use crate::model::id::{NodeName, PodKey, PodUid};
+use crate::model::time::Time;
 
 const PERIOD: Every = Every(200);
 const END: u64 = 500;

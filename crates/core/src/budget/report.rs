@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::budget::cost::HeldDevice;
-use crate::id::{ContainerName, DeviceId, NodeName, PodKey, PodUid};
-use crate::time::Time;
+use crate::model::id::{ContainerName, DeviceId, NodeName, PodKey, PodUid};
+use crate::model::time::Time;
 
 /// A place in a journal: everything up to and including this record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,12 +1,12 @@
 //! Accounts through their days, as short stories. One device costs one GPU second per second; time is told in seconds.
 
 use super::*;
-use crate::ask::{Class, Role};
-use crate::device::{Device, DeviceKind, Inventory, Isolation};
-use crate::grant::{ContainerGrant, Grant, Slice};
-use crate::id::{Namespace, PodKey, PodUid};
-use crate::time::Time;
-use crate::units::{Bytes, Share};
+use crate::model::ask::{Class, Role};
+use crate::model::device::{Device, DeviceKind, Inventory, Isolation};
+use crate::model::grant::{ContainerGrant, Grant, Slice};
+use crate::model::id::{Namespace, PodKey, PodUid};
+use crate::model::time::Time;
+use crate::model::units::{Bytes, Share};
 
 pub(super) const fn t(seconds: u64) -> Time {
     Time::seconds(seconds)

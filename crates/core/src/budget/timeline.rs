@@ -1,6 +1,6 @@
 //! When an account was out of budget.
 
-use crate::time::Time;
+use crate::model::time::Time;
 
 /// Intervals during which an account was out of budget, in order of time; the last may still go on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

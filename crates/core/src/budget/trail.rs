@@ -6,8 +6,8 @@ use crate::budget::accounting::Accounting;
 use crate::budget::amount::Amount;
 use crate::budget::cost::HeldDevice;
 use crate::budget::hold::{Hold, Piece};
-use crate::id::{AccountKey, Namespace, NodeName, PodKey, PodUid};
-use crate::time::Time;
+use crate::model::id::{AccountKey, Namespace, NodeName, PodKey, PodUid};
+use crate::model::time::Time;
 
 /// One charge.
 #[derive(Clone, Debug, PartialEq, Eq)]

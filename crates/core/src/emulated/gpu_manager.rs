@@ -1,10 +1,10 @@
 //! gpu-manager's way: the fullest node; on it the fullest card for a share, the smallest remainder of the PCIe tree for one whole card
 //! ("fragment"), the closest group for several ("link").
 
-use crate::ask::{ContainerAsk, DeviceAsk};
-use crate::device::{Device, Link};
 use crate::fit::{Choose, Placer, Trial, take_best};
-use crate::units::Share;
+use crate::model::ask::{ContainerAsk, DeviceAsk};
+use crate::model::device::{Device, Link};
+use crate::model::units::Share;
 
 pub(crate) struct GpuManager;
 

@@ -1,9 +1,9 @@
 //! Aliyun gpushare's way: on a node, the card with the least free memory that is enough; among nodes, whatever kube-scheduler's default
 //! scores say, since gpushare has no opinion.
 
-use crate::ask::{ContainerAsk, DeviceAsk};
 use crate::fit::{Choose, Placer, Trial, ordinary, take_best};
-use crate::pod::Pod;
+use crate::model::ask::{ContainerAsk, DeviceAsk};
+use crate::model::pod::Pod;
 
 pub(crate) struct Gpushare<'a> {
     pod: &'a Pod,
@@ -33,12 +33,12 @@ impl Placer for Gpushare<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use crate::ask::{DeviceAsk, MemoryAsk, Topology};
-    use crate::policy::{Placement, Policy};
+    use crate::model::ask::{DeviceAsk, MemoryAsk, Topology};
+    use crate::model::policy::{Placement, Policy};
+    use crate::model::time::Time;
+    use crate::model::units::Bytes;
     use crate::schedule::schedule;
     use crate::testing::{cluster, describe};
-    use crate::time::Time;
-    use crate::units::Bytes;
 
     /// What becomes of a pod whose containers want so many GiB each, all on one card.
     fn containers(cards: &str, gib: &[u64]) -> String {
@@ -57,7 +57,7 @@ mod tests {
         said(&snapshot)
     }
 
-    fn said(snapshot: &crate::snapshot::Snapshot) -> String {
+    fn said(snapshot: &crate::ledger::snapshot::Snapshot) -> String {
         let mut policy = Policy::only(Placement::named("gpushare").unwrap());
         policy.defragment.propose = false;
         policy.queue.reserve_after = 0;

@@ -1,13 +1,13 @@
 //! HAMi's way: one policy among nodes, a chain of policies among the cards of a node, and weights for what counts as busy.
 
-use crate::ask::{ContainerAsk, DeviceAsk, Topology};
-use crate::device::Link;
 use crate::emulated::vgpu;
+use crate::fit::topology::{best_set, numa_groups};
 use crate::fit::{Choose, Placer, Trial, take_best};
 use crate::ledger::Book;
-use crate::policy::{CardPolicy, Hami, NodePolicy, Weights};
-use crate::reason::Obstacle;
-use crate::topology::{best_set, numa_groups};
+use crate::model::ask::{ContainerAsk, DeviceAsk, Topology};
+use crate::model::device::Link;
+use crate::model::policy::{CardPolicy, Hami, NodePolicy, Weights};
+use crate::model::reason::Obstacle;
 
 pub(crate) struct HamiPlacer {
     settings: Hami,

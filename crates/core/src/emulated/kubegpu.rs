@@ -1,10 +1,10 @@
 //! KubeGPU's way: devices in the groups a request spells out, or the best connected ones, on the node that is fullest afterwards.
 
-use crate::ask::{ContainerAsk, DeviceAsk, Role, Topology};
-use crate::device::DeviceKind;
 use crate::fit::groups::{Packing, choose, is_auto};
+use crate::fit::topology::worst_link;
 use crate::fit::{Choose, Placer, Trial};
-use crate::topology::worst_link;
+use crate::model::ask::{ContainerAsk, DeviceAsk, Role, Topology};
+use crate::model::device::DeviceKind;
 
 pub(crate) struct Kubegpu;
 
@@ -46,13 +46,13 @@ fn closeness(trial: &Trial<'_>) -> f64 {
 mod tests {
     use std::sync::Arc;
 
-    use crate::ask::{Dialect, GpuAsk, GroupAsk};
     use crate::fit::{Placer, Trial, TrialTerms};
-    use crate::policy::{Placement, Policy};
-    use crate::snapshot::Snapshot;
+    use crate::ledger::snapshot::Snapshot;
+    use crate::model::ask::{Dialect, GpuAsk, GroupAsk};
+    use crate::model::policy::{Placement, Policy};
+    use crate::model::time::Time;
+    use crate::model::units::Bytes;
     use crate::testing::{cluster, describe};
-    use crate::time::Time;
-    use crate::units::Bytes;
     use crate::{keys, schedule};
 
     use super::Kubegpu;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     /// A container: its name, when it runs, and what it asks for.
-    type Container<'a> = (&'a str, crate::ask::Role, &'a [(&'a str, i64)]);
+    type Container<'a> = (&'a str, crate::model::ask::Role, &'a [(&'a str, i64)]);
 
     /// Five devices of different size, two of them with a bit set where those are asked about; containers by name, role, and what is
     /// asked of each of their devices. What each got, and KubeGPU's score of the node in hundred-thousandths.
@@ -151,7 +151,7 @@ mod tests {
     }
 
     /// The pod `p` waits with these containers, whose requests are binding.
-    fn put(snapshot: &mut Snapshot, containers: &[Container<'_>]) -> crate::pod::Pod {
+    fn put(snapshot: &mut Snapshot, containers: &[Container<'_>]) -> crate::model::pod::Pod {
         let ix = snapshot.find_pod(&"default/p".into()).unwrap();
         let mut pod = snapshot.pod_at(ix).unwrap().pod().clone();
         let ask: &mut GpuAsk = Arc::make_mut(pod.ask.as_mut().unwrap());
@@ -161,8 +161,8 @@ mod tests {
             let count = requests.iter().filter(|(name, _)| name.ends_with("cards")).map(|(_, n)| *n as u32).sum();
             let requests = requests.iter().map(|(name, n)| (format!("{}/{name}", keys::KUBEGPU_GROUP), *n)).collect();
             let groups = Some(GroupAsk { auto: false, requests, scorers: Default::default() });
-            let wants = vec![crate::ask::DeviceAsk { count, groups, ..want.clone() }];
-            crate::ask::ContainerAsk { name: (*name).into(), role: *role, wants }
+            let wants = vec![crate::model::ask::DeviceAsk { count, groups, ..want.clone() }];
+            crate::model::ask::ContainerAsk { name: (*name).into(), role: *role, wants }
         };
         ask.containers = containers.iter().map(container).collect();
         snapshot.put_pod(pod.clone());
@@ -173,7 +173,7 @@ mod tests {
     fn given(snapshot: &Snapshot) -> Vec<(String, Vec<String>)> {
         let plan = schedule(snapshot, &Policy::only(Placement::Kubegpu), Time(0));
         let grant = plan.binds[0].grant.clone().unwrap();
-        let devices = |c: &crate::grant::ContainerGrant| c.slices.iter().map(|s| s.device.to_string()).collect();
+        let devices = |c: &crate::model::grant::ContainerGrant| c.slices.iter().map(|s| s.device.to_string()).collect();
         grant.containers.iter().map(|c| (c.name.to_string(), devices(c))).collect()
     }
 
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn kg_01_kg_02_every_gpu_has_the_memory_and_the_bits_that_were_asked_for() {
-        use crate::ask::Role::{Init, Main};
+        use crate::model::ask::Role::{Init, Main};
         let run0 = [("gpu/a/cards", 1), ("gpu/a/memory", 256_000), ("gpu/b/cards", 1), ("gpu/b/memory", 178_000)];
         let run1 = [("gpu/0/cards", 1), ("gpu/0/memory", 190_000), ("gpu/0/enumType", 3)];
         for (least, dev) in [(100_000, "dev-4"), (257_000, "dev-2")] {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn kg_03_counts_take_devices_from_the_end_and_init_containers_use_them_again() {
-        use crate::ask::Role::{Init, Main};
+        use crate::model::ask::Role::{Init, Main};
         let (one, two) = ([("gpu/0/cards", 1)], [("gpu/0/cards", 1), ("gpu/1/cards", 1)]);
         let (found, score) = five("", &[("init0", Init, &one), ("run0", Main, &two), ("run1", Main, &one)]);
         assert_eq!(score, 30_000);
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn kg_04_groups_are_kept_together_beside_single_gpus() {
-        use crate::ask::Role::{Init, Main};
+        use crate::model::ask::Role::{Init, Main};
         let run0 = [
             ("gpugrp0/A/gpu/0/cards", 1),
             ("gpugrp0/A/gpu/0/memory", 190_000),
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn a_pod_stays_in_the_place_that_it_uses_already() {
-        use crate::ask::Role::Main;
+        use crate::model::ask::Role::Main;
         // The one large device is in the first quad; the second container follows it there.
         let mut snapshot = cluster(&format!("{}\nwait p whole", N8.replace("8:16Gi", "1:32Gi+7:16Gi")));
         let (large, any) = ([("gpu/0/cards", 1), ("gpu/0/memory", gib(20))], [("gpu/0/cards", 1)]);
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn containers_choose_in_the_order_of_their_names_and_init_containers_last() {
-        use crate::ask::Role::{Init, Main};
+        use crate::model::ask::Role::{Init, Main};
         let mut snapshot = cluster("node a gpu=5\nwait p whole");
         let one = [("gpu/0/cards", 1)];
         put(&mut snapshot, &[("a-init", Init, &one), ("z", Main, &one), ("b", Main, &one)]);

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::ask::{Class, ContainerAsk, DeviceAsk, Dialect};
-use crate::cells::{self, Leaf, distance};
 use crate::fit::{Choose, Placer, Trial};
-use crate::id::{NodeName, same_model};
-use crate::pod::Pod;
-use crate::policy::Policy;
-use crate::snapshot::{NodeState, Snapshot};
+use crate::ledger::snapshot::{NodeState, Snapshot};
+use crate::model::ask::{Class, ContainerAsk, DeviceAsk, Dialect};
+use crate::model::id::{NodeName, same_model};
+use crate::model::pod::Pod;
+use crate::model::policy::Policy;
+use crate::model::policy::cells::{self, Leaf, distance};
 
 pub(crate) struct Kubeshare<'a> {
     policy: &'a Policy,
@@ -118,7 +118,7 @@ impl<'a> Kubeshare<'a> {
         }
         let n = own.len() as f64;
         let before =
-            Trial::new(trial.node, trial.ask, crate::kind::Kinds::default(), crate::fit::TrialTerms::default());
+            Trial::new(trial.node, trial.ask, crate::ledger::kind::Kinds::default(), crate::fit::TrialTerms::default());
         let sum: f64 = match self.way {
             // Everybody would leave as much beside the same request: the fullest GPU that takes it leaves least.
             Way::BestFit => {
@@ -175,10 +175,10 @@ pub(crate) fn settle(scores: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cells::{Cell, CellFile, CellType};
-    use crate::policy::Placement;
+    use crate::model::policy::Placement;
+    use crate::model::policy::cells::{Cell, CellFile, CellType};
+    use crate::model::time::Time;
     use crate::testing::{cluster, describe};
-    use crate::time::Time;
 
     /// What is planned for this cluster begins so.
     fn check(policy: &Policy, text: &str, expected: &str) {

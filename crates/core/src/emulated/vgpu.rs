@@ -1,10 +1,10 @@
 //! The way of 4paradigm's vGPU scheduler: nodes with many cards, then busy ones; on a node the card with most free slots.
 
-use crate::ask::{ContainerAsk, DeviceAsk, Role};
-use crate::device::DeviceKind;
 use crate::fit::{Choose, Placer, Trial, take_best};
 use crate::ledger::Book;
-use crate::reason::Obstacle;
+use crate::model::ask::{ContainerAsk, DeviceAsk, Role};
+use crate::model::device::DeviceKind;
+use crate::model::reason::Obstacle;
 
 /// How many containers may share a card where nobody says: the system's own default.
 pub(crate) const SPLIT: u32 = 10;

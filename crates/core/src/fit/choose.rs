@@ -1,11 +1,11 @@
 //! What a policy says: which devices of a node, and which node.
 
-use crate::ask::{ContainerAsk, DeviceAsk};
 use crate::fit::ordinary;
 use crate::fit::trial::Trial;
-use crate::pod::Pod;
-use crate::reason::Obstacle;
-use crate::snapshot::NodeState;
+use crate::ledger::snapshot::NodeState;
+use crate::model::ask::{ContainerAsk, DeviceAsk};
+use crate::model::pod::Pod;
+use crate::model::reason::Obstacle;
 
 /// How a policy chooses among the devices that fit.
 pub trait Choose {

@@ -1,9 +1,9 @@
 //! What holds for a gang as a whole, by what its members say of it.
 
-use crate::ask::{Dialect, Gang, GpuAsk};
-use crate::id::GangKey;
-use crate::pod::Pod;
-use crate::snapshot::Snapshot;
+use crate::ledger::snapshot::Snapshot;
+use crate::model::ask::{Dialect, Gang, GpuAsk};
+use crate::model::id::GangKey;
+use crate::model::pod::Pod;
 
 /// Does the pod wait for its gang? One that only names its KubeShare group (or whose threshold rounds to nobody) is counted by the
 /// others and placed by itself.

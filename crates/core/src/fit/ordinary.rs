@@ -1,7 +1,7 @@
 //! Pods without devices: away from nodes that have some, then where most CPU and memory is left, as kube-scheduler would.
 
-use crate::pod::Pod;
-use crate::snapshot::NodeState;
+use crate::ledger::snapshot::NodeState;
+use crate::model::pod::Pod;
 
 /// How good a node is for an ordinary pod.
 pub(crate) fn score(pod: &Pod, state: &NodeState) -> f64 {

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::device::{Device, DeviceKind};
-use crate::grant::{Grant, Slice};
-use crate::id::{DeviceId, PodUid};
+use crate::ledger::quota::{Held, Usage, Verdict, What};
+use crate::ledger::snapshot::{NodeState, PodState, Snapshot};
 use crate::ledger::{Charge, charges};
-use crate::quota::{Held, Usage, Verdict, What};
-use crate::snapshot::{NodeState, PodState, Snapshot};
-use crate::units::{Bytes, Share};
+use crate::model::device::{Device, DeviceKind};
+use crate::model::grant::{Grant, Slice};
+use crate::model::id::{DeviceId, PodUid};
+use crate::model::units::{Bytes, Share};
 
 /// Is there room for these amounts, the pod's own given back? Asked for what grows: what the pod holds was promised to it, however
 /// little the policy has its device promise by now. Everything that is in the way, else.

@@ -16,9 +16,9 @@ pub(crate) mod room;
 pub(crate) mod spread;
 pub(crate) mod volumes;
 
-use crate::pod::Pod;
-use crate::reason::{NodeReason, Reason};
-use crate::snapshot::{NodeState, PodIx, Snapshot};
+use crate::ledger::snapshot::{NodeState, PodIx, Snapshot};
+use crate::model::pod::Pod;
+use crate::model::reason::{NodeReason, Reason};
 
 /// What keeps a pod from being looked at at all.
 pub fn standing(pod: &Pod) -> Option<Reason> {
@@ -86,7 +86,7 @@ impl<'a> Rules<'a> {
     }
 
     /// What must be done about the pod's claims when it is bound to this node.
-    pub fn volume_steps(&self, state: &NodeState) -> Vec<crate::volume::VolumeStep> {
+    pub fn volume_steps(&self, state: &NodeState) -> Vec<crate::model::volume::VolumeStep> {
         self.volumes.as_ref().map_or_else(Vec::new, |volumes| volumes.steps(state))
     }
 

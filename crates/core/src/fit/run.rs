@@ -1,12 +1,12 @@
 //! A trial from its first request to its last: every container is given what it asks for, or the node says why not.
 
-use crate::ask::{ContainerAsk, DeviceAsk, Dialect, Role, Topology};
-use crate::device::{Device, DeviceKind};
 use crate::fit::choose::Choose;
 use crate::fit::groups;
 use crate::fit::trial::{Given, Trial};
-use crate::id::DeviceId;
-use crate::reason::{DeviceShortfall, NodeReason, Obstacle};
+use crate::model::ask::{ContainerAsk, DeviceAsk, Dialect, Role, Topology};
+use crate::model::device::{Device, DeviceKind};
+use crate::model::id::DeviceId;
+use crate::model::reason::{DeviceShortfall, NodeReason, Obstacle};
 
 impl Trial<'_> {
     /// Gives every container what it asks for, or says why not. Main containers and sidecars first; init containers then fit
@@ -141,7 +141,7 @@ impl Trial<'_> {
         if fits.len() >= want.count as usize || want.kind != DeviceKind::Gpu {
             return None;
         }
-        let cut = |d: &usize| self.devices()[*d].isolation.first() == Some(&crate::device::Isolation::Mig);
+        let cut = |d: &usize| self.devices()[*d].isolation.first() == Some(&crate::model::device::Isolation::Mig);
         if !fits.iter().all(cut) || fits.is_empty() {
             return None;
         }

@@ -1,8 +1,8 @@
 //! Which devices of a node belong together: the best set of k by the worst link in it.
 
-use crate::ask::Topology;
-use crate::device::Link;
-use crate::snapshot::NodeState;
+use crate::ledger::snapshot::NodeState;
+use crate::model::ask::Topology;
+use crate::model::device::Link;
 
 /// Link levels, best first.
 const LEVELS: [Link; 8] = [
@@ -114,7 +114,7 @@ fn apart(node: &NodeState, candidates: &[usize], k: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::Snapshot;
+    use crate::ledger::snapshot::Snapshot;
 
     /// Machines as they are built: eight cards on one NVSwitch; two sockets of four cards behind a switch each; pairs by
     /// NVLink on two sockets; and one where cards of two generations hang on what was free.

@@ -1,16 +1,16 @@
 //! Trying a pod on one node: which devices fit each of its requests, and what it would hold.
 
-use crate::ask::{ContainerAsk, DeviceAsk, GpuAsk, Role, Topology};
-use crate::device::{Device, DeviceKind, Health};
-use crate::grant::{ContainerGrant, Grant, Slice};
-use crate::kind::{Kinds, Want};
+use crate::fit::topology;
+use crate::ledger::kind::{Kinds, Want};
+use crate::ledger::quota::Quota;
+use crate::ledger::snapshot::NodeState;
 use crate::ledger::{Book, Charge, charge, charge_of};
-use crate::quota::Quota;
-use crate::reason::Obstacle;
-use crate::snapshot::NodeState;
-use crate::time::Time;
-use crate::topology;
-use crate::units::Share;
+use crate::model::ask::{ContainerAsk, DeviceAsk, GpuAsk, Role, Topology};
+use crate::model::device::{Device, DeviceKind, Health};
+use crate::model::grant::{ContainerGrant, Grant, Slice};
+use crate::model::reason::Obstacle;
+use crate::model::time::Time;
+use crate::model::units::Share;
 
 /// A pod being tried on a node: what it asks for, and what it was given so far.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct TrialTerms<'a> {
     /// The quotas of the pod's namespace: which models it may use.
     pub quotas: &'a [Quota],
     /// Devices of this node that are kept for others.
-    pub kept: &'a [(usize, crate::id::PodKey)],
+    pub kept: &'a [(usize, crate::model::id::PodKey)],
     /// By place in [`crate::Snapshot::models`], as far as that is known: where a model stands in the pod's order of preference; absent for
     /// one that will not do.
     pub models: &'a [Option<usize>],

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::Role;
-use crate::device::{Device, Inventory};
-use crate::grant::{Grant, Slice};
-use crate::id::DeviceId;
-use crate::mig;
-use crate::reason::Obstacle;
-use crate::units::{Bytes, Share};
+use crate::model::ask::Role;
+use crate::model::device::{Device, Inventory};
+use crate::model::grant::{Grant, Slice};
+use crate::model::id::DeviceId;
+use crate::model::mig;
+use crate::model::reason::Obstacle;
+use crate::model::units::{Bytes, Share};
 
 /// What one pod holds of one device: the most it needs at any one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

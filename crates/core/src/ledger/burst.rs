@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::grant::Slice;
-use crate::id::{Namespace, PodUid};
-use crate::units::Bytes;
+use crate::model::grant::Slice;
+use crate::model::id::{Namespace, PodUid};
+use crate::model::units::Bytes;
 
 /// A pod is above its booking when it is by more than this: the card gives memory in grains of 2 MiB, and the driver keeps some for each
 /// process. Twice as much, and a borrower of that size keeps an owner waiting; half as much, and a pod that uses just what it booked may

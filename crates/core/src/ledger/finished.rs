@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{GangKey, Namespace, PodUid};
-use crate::pod::Pod;
+use crate::model::id::{GangKey, Namespace, PodUid};
+use crate::model::pod::Pod;
 
 /// The finished members of a gang, and the controller of each.
 type Members = BTreeMap<PodUid, Option<Arc<str>>>;

@@ -7,12 +7,12 @@ mod gpu;
 mod mlu;
 mod nic;
 
-use crate::ask::{DeviceAsk, MemoryAsk};
-use crate::device::{Device, DeviceKind, Inventory, Isolation, Link};
-use crate::grant::Slice;
 use crate::ledger::{Book, Charge};
-use crate::reason::Obstacle;
-use crate::units::Bytes;
+use crate::model::ask::{DeviceAsk, MemoryAsk};
+use crate::model::device::{Device, DeviceKind, Inventory, Isolation, Link};
+use crate::model::grant::Slice;
+use crate::model::reason::Obstacle;
+use crate::model::units::Bytes;
 
 pub use gpu::Gpu;
 pub use mlu::Mlu;
@@ -140,7 +140,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::units::Share;
+    use crate::model::units::Share;
 
     const WAYS: [Isolation; 4] = [Isolation::Mig, Isolation::Driver, Isolation::Intercept, Isolation::None];
 
@@ -182,11 +182,11 @@ mod tests {
             model in prop::sample::select(&["MLU370-X8", "MLU270-S4", "A100"][..]),
         ) {
             let mut device = Device { kind: ask.kind, isolation: offered, ..Device::gpu("G", 0, model, Bytes::gib(80)) };
-            device.attributes.insert(crate::mig::PROFILES.into(), "1g.5gb:4864:1:0,1,2,3,4,5,6;7g.40gb:40192:8:0".into());
+            device.attributes.insert(crate::model::mig::PROFILES.into(), "1g.5gb:4864:1:0,1,2,3,4,5,6;7g.40gb:40192:8:0".into());
             let inventory = Inventory { devices: vec![device.clone()], ..Inventory::default() };
             let want = Want { ask: &ask, isolation: &[] };
             if let Ok(slice) = Kinds::default().of(ask.kind).unwrap().slice(&device, &inventory, &want, 0) {
-                let wrong = crate::audit::compare_slice(&crate::testing::ask(ask.clone()), &ask, &slice, &inventory);
+                let wrong = crate::plan::audit::compare_slice(&crate::testing::ask(ask.clone()), &ask, &slice, &inventory);
                 prop_assert_eq!(wrong, None, "{:?}", slice);
             }
         }

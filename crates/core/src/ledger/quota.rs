@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::{GpuAsk, MemoryAsk, ModelPattern, Role};
-use crate::device::{Device, DeviceKind};
-use crate::id::{Model, Namespace};
 use crate::ledger::{Charge, charge};
-use crate::units::{Bytes, Share};
+use crate::model::ask::{GpuAsk, MemoryAsk, ModelPattern, Role};
+use crate::model::device::{Device, DeviceKind};
+use crate::model::id::{Model, Namespace};
+use crate::model::units::{Bytes, Share};
 
 pub use reclaim::{Holder, reclaim};
 

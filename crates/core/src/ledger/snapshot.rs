@@ -19,12 +19,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::hash::FixedMap;
-use crate::id::{GangKey, Model, Namespace, NodeName, PodUid};
-use crate::kind::Kinds;
-use crate::node::Node;
-use crate::pod::{Pod, State};
-use crate::quota::Held;
-use crate::worth::{Mix, Worth};
+use crate::ledger::kind::Kinds;
+use crate::ledger::quota::Held;
+use crate::ledger::worth::{Mix, Worth};
+use crate::model::id::{GangKey, Model, Namespace, NodeName, PodUid};
+use crate::model::node::Node;
+use crate::model::pod::{Pod, State};
 
 pub use changes::Position;
 pub use record::{Damaged, Record};

@@ -15,10 +15,10 @@ mod supply;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ask::ModelRule;
-use crate::device::DeviceKind;
-use crate::id::Model;
 use crate::ledger::Book;
+use crate::model::ask::ModelRule;
+use crate::model::device::DeviceKind;
+use crate::model::id::Model;
 
 pub use mix::Mix;
 pub(crate) use supply::Leftover;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::{DeviceKind, Isolation, Link};
-use crate::id::{ClaimUid, ContainerName, DeviceId, mentions, mentions_with_vendor, same_model};
-use crate::units::{Bytes, Share};
+use crate::model::device::{DeviceKind, Isolation, Link};
+use crate::model::id::{ClaimUid, ContainerName, DeviceId, mentions, mentions_with_vendor, same_model};
+use crate::model::units::{Bytes, Share};
 
 /// A pod's request for devices. A pod without one is not ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{DeviceId, Model};
-use crate::units::{Bytes, Share};
+use crate::model::id::{DeviceId, Model};
+use crate::model::units::{Bytes, Share};
 
 /// A kind of device. GPUs are one among several; a kind brings its own placing (in the core) and its own node half (in the agent).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,10 +4,10 @@ mod held;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::Role;
-use crate::device::{DeviceKind, Isolation};
-use crate::id::{ClaimUid, ContainerName, DeviceId};
-use crate::units::{Bytes, Share};
+use crate::model::ask::Role;
+use crate::model::device::{DeviceKind, Isolation};
+use crate::model::id::{ClaimUid, ContainerName, DeviceId};
+use crate::model::units::{Bytes, Share};
 
 pub use held::{Admitted, Held, admission, held, resized, wished};
 

@@ -1,8 +1,8 @@
 //! Hardware partitions. A device that can be cut up says how in its attributes, and a partition occupies slots of it; a device that was cut
 //! off a card beforehand says of which card it is a part, and is given as it stands.
 
-use crate::device::Device;
-use crate::units::Bytes;
+use crate::model::device::Device;
+use crate::model::units::Bytes;
 
 /// The attribute by which a part that was cut off beforehand (a MIG instance) names its card.
 pub const PARENT: &str = "parent";

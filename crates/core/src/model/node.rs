@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::Inventory;
-use crate::id::{DeviceId, NodeName};
-use crate::labels::{Labels, Requirement};
-use crate::resources::Resources;
+use crate::model::device::Inventory;
+use crate::model::id::{DeviceId, NodeName};
+use crate::model::labels::{Labels, Requirement};
+use crate::model::resources::Resources;
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

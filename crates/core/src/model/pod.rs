@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::{Class, GpuAsk};
-use crate::grant::Grant;
-use crate::id::{GangKey, Namespace, NodeName, PodKey, PodUid};
-use crate::labels::{Labels, Selector};
-use crate::node::{Effect, NodeTerm, Taint};
-use crate::resources::Resources;
-use crate::time::Time;
-use crate::volume::VolumeUse;
+use crate::model::ask::{Class, GpuAsk};
+use crate::model::grant::Grant;
+use crate::model::id::{GangKey, Namespace, NodeName, PodKey, PodUid};
+use crate::model::labels::{Labels, Selector};
+use crate::model::node::{Effect, NodeTerm, Taint};
+use crate::model::resources::Resources;
+use crate::model::time::Time;
+use crate::model::volume::VolumeUse;
 
 /// A pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

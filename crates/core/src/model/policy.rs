@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::{Class, Dialect};
-use crate::cells::CellFile;
-use crate::id::Namespace;
-use crate::pod::Pod;
-use crate::time::Time;
+use crate::model::ask::{Class, Dialect};
+use crate::model::id::Namespace;
+use crate::model::pod::Pod;
+use crate::model::policy::cells::CellFile;
+use crate::model::time::Time;
 
 pub use placement::{CardPolicy, Hami, NodePolicy, Placement, PolicyMistake, Weights};
 

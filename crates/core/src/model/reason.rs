@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::Topology;
-use crate::device::{DeviceKind, Isolation};
-use crate::id::{DeviceId, GangKey, NodeName, PodKey};
-use crate::resources::Shortage;
-use crate::units::{Bytes, Share};
+use crate::model::ask::Topology;
+use crate::model::device::{DeviceKind, Isolation};
+use crate::model::id::{DeviceId, GangKey, NodeName, PodKey};
+use crate::model::resources::Shortage;
+use crate::model::units::{Bytes, Share};
 
 pub use fold::Fold;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::Bytes;
+use crate::model::units::Bytes;
 
 /// An amount of every ordinary resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Resources {
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerRequest {
     /// When it runs.
-    pub role: crate::ask::Role,
+    pub role: crate::model::ask::Role,
     /// What it requests.
     pub requests: Resources,
 }
@@ -50,7 +50,7 @@ impl Resources {
     }
 
     fn of_containers(containers: &[ContainerRequest]) -> Resources {
-        use crate::ask::Role;
+        use crate::model::ask::Role;
         let (mut sidecars, mut peak, mut main) = (Resources::default(), Resources::default(), Resources::default());
         for container in containers {
             match container.role {
@@ -145,7 +145,7 @@ pub struct Shortage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::Role;
+    use crate::model::ask::Role;
 
     fn container(role: Role, cpu: u64) -> ContainerRequest {
         ContainerRequest { role, requests: Resources::of(cpu, Bytes(cpu)) }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Namespace, NodeName};
-use crate::labels::{Labels, Requirement, Selector};
-use crate::node::NodeTerm;
-use crate::units::Bytes;
+use crate::model::id::{Namespace, NodeName};
+use crate::model::labels::{Labels, Requirement, Selector};
+use crate::model::node::NodeTerm;
+use crate::model::units::Bytes;
 
 /// One volume of a pod that matters for placing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

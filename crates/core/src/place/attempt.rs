@@ -3,17 +3,17 @@
 use std::cell::OnceCell;
 
 use crate::emulated::{gpu_manager, gpushare, hami, kubegpu, kubeshare, vgpu};
+use crate::fit::rules::Rules;
 use crate::fit::{Placer, Trial, TrialTerms};
-use crate::grant::Grant;
-use crate::id::{Model, PodKey};
+use crate::ledger::snapshot::{NodeIx, NodeState, PodIx, Snapshot};
+use crate::model::grant::Grant;
+use crate::model::id::{Model, PodKey};
+use crate::model::pod::Pod;
+use crate::model::policy::{Placement, Policy, PolicyMistake};
+use crate::model::reason::{Fold, Folded, NodeReason};
+use crate::model::time::Time;
+use crate::model::volume::VolumeStep;
 use crate::place::{classic, frag, quota};
-use crate::pod::Pod;
-use crate::policy::{Placement, Policy, PolicyMistake};
-use crate::reason::{Fold, Folded, NodeReason};
-use crate::rules::Rules;
-use crate::snapshot::{NodeIx, NodeState, PodIx, Snapshot};
-use crate::time::Time;
-use crate::volume::VolumeStep;
 
 /// A pod's place.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,13 +10,13 @@ mod shape;
 use std::sync::Arc;
 
 use crate::fit::Placer;
+use crate::fit::rules::Rules;
 use crate::hash::FixedMap;
+use crate::ledger::snapshot::{NodeIx, Position, Snapshot};
+use crate::ledger::worth::{STEP_BITS, Worth};
+use crate::model::pod::Pod;
+use crate::model::policy::{Placement, Policy};
 use crate::place::attempt::{Attempt, first_best, goes_first, placer};
-use crate::pod::Pod;
-use crate::policy::{Placement, Policy};
-use crate::rules::Rules;
-use crate::snapshot::{NodeIx, Position, Snapshot};
-use crate::worth::{STEP_BITS, Worth};
 
 use seat::Seat;
 use shape::{Shape, Simple};

@@ -1,9 +1,9 @@
 //! Cases of the emulated systems about who is placed where, by their ids.
 
-use crate::ask::Role;
-use crate::policy::{Placement, Policy};
+use crate::model::ask::Role;
+use crate::model::policy::{Placement, Policy};
+use crate::model::time::Time;
 use crate::testing::{cluster, describe};
-use crate::time::Time;
 use crate::{Snapshot, schedule};
 
 fn by(policy: &str) -> Policy {
@@ -15,7 +15,7 @@ fn by(policy: &str) -> Policy {
 
 fn hami(settings: &[(&str, &str)]) -> Policy {
     let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let choice = crate::ask::PolicyChoice { name: Some("hami".into()), settings };
+    let choice = crate::model::ask::PolicyChoice { name: Some("hami".into()), settings };
     Policy::only(Placement::read(&choice, &Placement::Frag).unwrap())
 }
 
@@ -190,7 +190,7 @@ fn several(nodes: &str, containers: &[(Role, u32)]) -> Snapshot {
     for (number, (role, share)) in containers.iter().enumerate() {
         let mut container = first.clone();
         (container.name, container.role) = (format!("c{number}").into(), *role);
-        container.wants[0].share = crate::units::Share(*share);
+        container.wants[0].share = crate::model::units::Share(*share);
         ask.containers.push(container);
     }
     snapshot.put_pod(pod);
@@ -305,13 +305,13 @@ fn ks_21_ks_22_two_whole_gpus_need_two_idle_ones() {
 }
 
 /// A pod on whole GPUs, with a container that books them and one that looks on at the same ones.
-fn looked_on(mut snapshot: Snapshot, pod: &str, topology: crate::ask::Topology) -> Snapshot {
-    use crate::ask::MemoryAsk;
+fn looked_on(mut snapshot: Snapshot, pod: &str, topology: crate::model::ask::Topology) -> Snapshot {
+    use crate::model::ask::MemoryAsk;
     let mut pod = snapshot.pod(&pod.into()).unwrap().pod().clone();
     let ask = std::sync::Arc::make_mut(pod.ask.as_mut().unwrap());
     let mut onlooker = ask.containers[0].clone();
     onlooker.name = "onlooker".into();
-    (onlooker.wants[0].memory, onlooker.wants[0].share) = (MemoryAsk::Nothing, crate::units::Share::ZERO);
+    (onlooker.wants[0].memory, onlooker.wants[0].share) = (MemoryAsk::Nothing, crate::model::units::Share::ZERO);
     ask.containers.push(onlooker);
     ask.topology = topology;
     snapshot.put_pod(pod);
@@ -320,7 +320,7 @@ fn looked_on(mut snapshot: Snapshot, pod: &str, topology: crate::ask::Topology) 
 
 #[test]
 fn whole_gpus_are_the_pods_own_however_many_of_its_containers_see_them() {
-    use crate::ask::Topology;
+    use crate::model::ask::Topology;
     let look = |text: &str| looked_on(cluster(text), "default/p", Topology::SameDevice);
     let two = "node a gpu=2\nwait p count=2 whole\nwait q mem=1Gi share=0 at=9";
     for policy in ["kubeshare", "frag", "hami"] {
@@ -328,7 +328,7 @@ fn whole_gpus_are_the_pods_own_however_many_of_its_containers_see_them() {
         let first = schedule(&snapshot, &by(policy), Time::seconds(1000));
         let said = describe(&first);
         assert!(said.starts_with("bind p to a (") && said.contains("\nwait q: "), "{policy}: {said}");
-        assert_eq!(crate::audit::audit(&snapshot, &first), []);
+        assert_eq!(crate::plan::audit::audit(&snapshot, &first), []);
         let bind = &first.binds[0];
         let devices = |container: usize| {
             let slices = &bind.grant.as_ref().unwrap().containers[container].slices;
@@ -426,9 +426,9 @@ fn gs_16_a_pod_within_its_budget_takes_the_card_of_one_beyond() {
 }
 
 /// A pod whose containers want so many hundredths of a card and blocks of 256 MiB each; a hundred is a card alone, two are two.
-fn vcuda(name: &str, at: u64, containers: &[(u32, u64)]) -> crate::pod::Pod {
-    use crate::ask::{ContainerAsk, DeviceAsk, Dialect, GpuAsk, MemoryAsk, Role};
-    use crate::units::{Bytes, Share};
+fn vcuda(name: &str, at: u64, containers: &[(u32, u64)]) -> crate::model::pod::Pod {
+    use crate::model::ask::{ContainerAsk, DeviceAsk, Dialect, GpuAsk, MemoryAsk, Role};
+    use crate::model::units::{Bytes, Share};
     let part = |core: u32, blocks: u64| DeviceAsk {
         share: Share(core * 10),
         memory: MemoryAsk::Bytes(Bytes::mib(256 * blocks)),
@@ -439,7 +439,7 @@ fn vcuda(name: &str, at: u64, containers: &[(u32, u64)]) -> crate::pod::Pod {
         role: Role::Main,
         wants: vec![if *core >= 100 { DeviceAsk::whole(core / 100) } else { part(*core, *blocks) }],
     };
-    let mut pod = crate::pod::Pod::new("default", name);
+    let mut pod = crate::model::pod::Pod::new("default", name);
     pod.created = Time::seconds(at);
     let containers = containers.iter().enumerate().map(container).collect();
     pod.ask = Some(std::sync::Arc::new(GpuAsk::of(Dialect::GpuManager, containers)));
@@ -502,7 +502,7 @@ fn fp_26_a_part_of_an_mlu_fits_a_370_and_no_270() {
     let snapshot = cluster("node a mlu=1:24Gi:MLU370-X4\nwait p kind=mlu mem=5Gi share=1000 alone");
     let plan = schedule(&snapshot, &by("hami"), Time(0));
     let slice = &plan.binds[0].grant.as_ref().unwrap().containers[0].slices[0];
-    assert_eq!((slice.memory, slice.exclusive), (crate::units::Bytes::gib(5), true));
+    assert_eq!((slice.memory, slice.exclusive), (crate::model::units::Bytes::gib(5), true));
 }
 
 #[test]
@@ -530,7 +530,7 @@ const Y: &str = "node y gpu=8 links=0..3:single-switch,4..7:host-bridge,4-5:sing
 
 #[test]
 fn kg_07_three_gpus_lie_in_one_quad_where_there_is_one_and_else_under_one_bridge() {
-    let check = |text: &str, node: &str, least: crate::device::Link| {
+    let check = |text: &str, node: &str, least: crate::model::device::Link| {
         let snapshot = cluster(text);
         let plan = schedule(&snapshot, &by("kubegpu"), Time(0));
         let bind = &plan.binds[0];
@@ -538,10 +538,10 @@ fn kg_07_three_gpus_lie_in_one_quad_where_there_is_one_and_else_under_one_bridge
         let state = snapshot.node(&bind.node).unwrap();
         let slices = &bind.grant.as_ref().unwrap().containers[0].slices;
         let devices: Vec<usize> = slices.iter().map(|s| state.node().device(&s.device).unwrap()).collect();
-        assert_eq!(crate::topology::worst_link(state, &devices), least, "{devices:?}");
+        assert_eq!(crate::fit::topology::worst_link(state, &devices), least, "{devices:?}");
     };
-    check(&format!("{Y}\nwait p whole count=3"), "y", crate::device::Link::SingleSwitch);
-    check(&format!("{X}\nwait p whole count=3"), "x", crate::device::Link::HostBridge);
+    check(&format!("{Y}\nwait p whole count=3"), "y", crate::model::device::Link::SingleSwitch);
+    check(&format!("{X}\nwait p whole count=3"), "x", crate::model::device::Link::HostBridge);
 }
 
 #[test]

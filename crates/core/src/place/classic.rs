@@ -1,7 +1,7 @@
 //! The two oldest ways: on the fullest that fits, or on the emptiest.
 
-use crate::ask::{ContainerAsk, DeviceAsk};
 use crate::fit::{Choose, Placer, Trial, take_best};
+use crate::model::ask::{ContainerAsk, DeviceAsk};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Classic {

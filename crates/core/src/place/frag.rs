@@ -1,11 +1,11 @@
-//! The default way: where the least of what could still be hosted is lost. See [`crate::worth`].
+//! The default way: where the least of what could still be hosted is lost. See [`crate::ledger::worth`].
 
-use crate::ask::{ContainerAsk, DeviceAsk};
 use crate::fit::{Choose, Placer, Trial, take_best};
+use crate::ledger::snapshot::{NodeState, Snapshot};
+use crate::ledger::worth::{Rating, Rest, Worth, left};
 use crate::ledger::{Book, charge_of};
-use crate::pod::Pod;
-use crate::snapshot::{NodeState, Snapshot};
-use crate::worth::{Rating, Rest, Worth, left};
+use crate::model::ask::{ContainerAsk, DeviceAsk};
+use crate::model::pod::Pod;
 
 pub(crate) struct Frag<'a> {
     worth: &'a Worth,

@@ -1,14 +1,14 @@
 //! A namespace's quota, asked about the very grant a node would give: a percentage, a default or an init container counts as what it
 //! became on the card.
 
-use crate::device::DeviceKind;
-use crate::grant::Grant;
 use crate::ledger::charges;
-use crate::pod::Pod;
-use crate::policy::Policy;
-use crate::quota::{Excess, Held, Usage, Verdict};
-use crate::reason::NodeReason;
-use crate::snapshot::{NodeState, Snapshot};
+use crate::ledger::quota::{Excess, Held, Usage, Verdict};
+use crate::ledger::snapshot::{NodeState, Snapshot};
+use crate::model::device::DeviceKind;
+use crate::model::grant::Grant;
+use crate::model::pod::Pod;
+use crate::model::policy::Policy;
+use crate::model::reason::NodeReason;
 
 /// May the pod's namespace hold this grant on a node of this pool besides what it holds already?
 pub(super) fn check(

@@ -1,9 +1,9 @@
 //! A pod's place from memory: what nodes answered to pods of its shape before.
 
 use crate::fit::Trial;
+use crate::ledger::snapshot::NodeIx;
 use crate::place::attempt::{Attempt, Spot};
 use crate::place::board::{Board, Unfit};
-use crate::snapshot::NodeIx;
 
 impl Attempt<'_> {
     /// The best node, or the best of `only` these, from memory; an error where it must be asked for.

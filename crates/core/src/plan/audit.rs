@@ -5,19 +5,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::{DeviceAsk, GpuAsk};
 use crate::fit::gang::{GangTerms, waits_for_gang};
 use crate::fit::suitable;
-use crate::grant::{Grant, Slice};
-use crate::id::{DeviceId, GangKey, NodeName, PodKey, PodUid};
-use crate::kind::memory_of;
+use crate::ledger::kind::memory_of;
+use crate::ledger::snapshot::{NodeState, Snapshot};
 use crate::ledger::{Charge, charges};
-use crate::mig;
+use crate::model::ask::{DeviceAsk, GpuAsk};
+use crate::model::grant::{Grant, Slice};
+use crate::model::id::{DeviceId, GangKey, NodeName, PodKey, PodUid};
+use crate::model::mig;
+use crate::model::pod::Pod;
+use crate::model::reason::Obstacle;
+use crate::model::resources::{Resources, Shortage};
 use crate::plan::{Bind, Plan};
-use crate::pod::Pod;
-use crate::reason::Obstacle;
-use crate::resources::{Resources, Shortage};
-use crate::snapshot::{NodeState, Snapshot};
 
 /// Something a plan must not do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,7 +167,7 @@ pub fn audit(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
         if let Some(gang) = pod.gang() {
             gangs.entry(gang).or_default().push(pod);
         }
-        if crate::rules::node::check(pod, node.node()).is_err() || crate::rules::standing(pod).is_some() {
+        if crate::fit::rules::node::check(pod, node.node()).is_err() || crate::fit::rules::standing(pod).is_some() {
             found.push(Violation::Forbidden { pod: bind.key.clone(), node: bind.node.clone() });
         }
         found.extend(compare(pod, bind, node));
@@ -258,7 +258,7 @@ pub(crate) fn compare_slice(
     ask: &GpuAsk,
     want: &DeviceAsk,
     slice: &Slice,
-    inventory: &crate::device::Inventory,
+    inventory: &crate::model::device::Inventory,
 ) -> Option<String> {
     let Some(device) = inventory.devices.iter().find(|d| d.id == slice.device) else {
         return Some(format!("{} is not on the node", slice.device));

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::Engine;
-use crate::audit::{Violation, audit};
-use crate::id::PodUid;
+use crate::ledger::snapshot::{PodIx, Snapshot};
+use crate::model::id::PodUid;
+use crate::model::policy::Policy;
+use crate::model::time::Time;
 use crate::plan::Plan;
-use crate::policy::Policy;
-use crate::snapshot::{PodIx, Snapshot};
-use crate::time::Time;
+use crate::plan::audit::{Violation, audit};
 
 /// A plan, and who was left out of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,7 +126,8 @@ mod tests {
     #[test]
     fn an_audit_that_nothing_pleases_ends_the_planning() {
         let mut snapshot = crate::testing::cluster("node a gpu=1\nwait p share=300\nwait q share=300");
-        let nothing = |_: &Snapshot, _: &Plan| vec![Violation::UnknownPod { pod: crate::id::PodKey::new("x", "y") }];
+        let nothing =
+            |_: &Snapshot, _: &Plan| vec![Violation::UnknownPod { pod: crate::model::id::PodKey::new("x", "y") }];
         let found = Engine::default().schedule_until(&mut snapshot, nothing, |engine, snapshot, left| {
             engine.schedule_some(snapshot, &Policy::default(), NOW, left, usize::MAX)
         });

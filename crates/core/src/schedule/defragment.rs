@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::ask::Class;
+use crate::ledger::snapshot::PodIx;
+use crate::model::ask::Class;
+use crate::model::pod::Pod;
 use crate::plan::{Move, Proposal};
-use crate::pod::Pod;
 use crate::schedule::{Round, decide};
-use crate::snapshot::PodIx;
 
 impl Round<'_> {
     /// Looks for moves that let the pod in, and writes them down. True where they are done: then it waits for the room they leave.
@@ -42,8 +42,8 @@ impl Round<'_> {
         &mut self,
         ix: PodIx,
         movers: &[PodIx],
-        grant: Option<crate::grant::Grant>,
-        node: crate::snapshot::NodeIx,
+        grant: Option<crate::model::grant::Grant>,
+        node: crate::ledger::snapshot::NodeIx,
     ) -> Option<Vec<Move>> {
         let uid = self.snapshot.pod_at(ix)?.pod().uid.clone();
         let name = self.snapshot.node_at(node)?.node().name.clone();

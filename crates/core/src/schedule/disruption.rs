@@ -1,9 +1,9 @@
 //! Whom disruption budgets keep. The eviction API refuses them, and whoever else of the same plan had left by then would have left in
 //! vain: nobody is asked to leave who would not be let go.
 
-use crate::pod::Pod;
+use crate::ledger::snapshot::DisruptionBudget;
+use crate::model::pod::Pod;
 use crate::schedule::Round;
-use crate::snapshot::DisruptionBudget;
 
 /// How many more each budget lets go, with those counted who were told to go already.
 #[derive(Clone, Debug, Default)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::Namespace;
-use crate::time::Time;
+use crate::model::id::Namespace;
+use crate::model::time::Time;
 
 /// The running account: thousandths of devices held, averaged over the past, recent times counting more.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,12 +1,12 @@
 //! Gangs: enough members at once, or none.
 
 use crate::fit::gang::GangTerms;
-use crate::id::GangKey;
+use crate::ledger::snapshot::PodIx;
+use crate::model::id::GangKey;
+use crate::model::pod::Pod;
+use crate::model::reason::Reason;
 use crate::plan::Bind;
-use crate::pod::Pod;
-use crate::reason::Reason;
 use crate::schedule::Round;
-use crate::snapshot::PodIx;
 
 impl Round<'_> {
     /// Places a gang: as many members as there is room for, if they are enough together with those that run already, or have done

@@ -4,15 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::id::{DeviceId, NodeName, PodUid};
+use crate::fit::rules;
+use crate::ledger::snapshot::{NodeIx, PodIx, Snapshot};
+use crate::model::id::{DeviceId, NodeName, PodUid};
+use crate::model::pod::Pod;
+use crate::model::reason::Reason;
+use crate::model::time::Time;
 use crate::place::KeptNode;
 use crate::plan::{Reservation, Wait};
-use crate::pod::Pod;
-use crate::reason::Reason;
-use crate::rules;
 use crate::schedule::Round;
-use crate::snapshot::{NodeIx, PodIx, Snapshot};
-use crate::time::Time;
 
 /// Seconds that room is kept where nobody is seen to leave yet: long enough to be told to go.
 const TOLD: u64 = 60;
@@ -160,7 +160,7 @@ impl Round<'_> {
     }
 
     /// In a transaction: the pod has this place.
-    pub(super) fn occupy(&mut self, ix: PodIx, node: NodeIx, grant: Option<crate::grant::Grant>) -> bool {
+    pub(super) fn occupy(&mut self, ix: PodIx, node: NodeIx, grant: Option<crate::model::grant::Grant>) -> bool {
         let Some(name) = self.snapshot.node_at(node).map(|state| state.node().name.clone()) else { return false };
         let Some(uid) = self.snapshot.pod_at(ix).map(|state| state.pod().uid.clone()) else { return false };
         self.snapshot.place(&uid, &name, grant.map(std::sync::Arc::new), self.now).is_ok()

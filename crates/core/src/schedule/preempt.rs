@@ -1,14 +1,14 @@
 //! Preemption: lesser pods go so that a greater one can run; the fewest and cheapest, and none in vain.
 
-use crate::ask::Class;
 use crate::fit::gang::{GangTerms, waits_for_gang};
-use crate::id::GangKey;
+use crate::ledger::snapshot::{NodeIx, PodIx};
+use crate::model::ask::Class;
+use crate::model::id::GangKey;
+use crate::model::pod::Pod;
+use crate::model::reason::Reason;
 use crate::plan::Eviction;
-use crate::pod::Pod;
-use crate::reason::Reason;
 use crate::schedule::Round;
 use crate::schedule::room::Room;
-use crate::snapshot::{NodeIx, PodIx};
 
 impl Round<'_> {
     /// May pods be evicted for this one at all?

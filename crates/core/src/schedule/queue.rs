@@ -3,14 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::ask::{Class, DeviceAsk, Topology};
 use crate::fit::gang::{GangTerms, waits_for_gang};
-use crate::id::{GangKey, Namespace};
-use crate::pod::Pod;
-use crate::policy::Policy;
+use crate::ledger::snapshot::{PodIx, Snapshot};
+use crate::model::ask::{Class, DeviceAsk, Topology};
+use crate::model::id::{GangKey, Namespace};
+use crate::model::pod::Pod;
+use crate::model::policy::Policy;
+use crate::model::time::Time;
 use crate::schedule::FairShare;
-use crate::snapshot::{PodIx, Snapshot};
-use crate::time::Time;
 
 /// What is placed at once.
 #[derive(Clone, Debug, PartialEq, Eq)]

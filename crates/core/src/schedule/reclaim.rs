@@ -1,15 +1,15 @@
 //! What was lent is taken back: a pod with a right to devices that others of its cohort borrowed makes the fewest of them leave.
 
-use crate::id::{NodeName, PodUid};
+use crate::ledger::quota::{Held, Holder, Verdict, reclaim};
+use crate::ledger::snapshot::PodIx;
+use crate::model::id::{NodeName, PodUid};
+use crate::model::pod::Pod;
+use crate::model::reason::Reason;
+use crate::model::time::Time;
 use crate::place::{Attempt, quota::held};
 use crate::plan::Eviction;
-use crate::pod::Pod;
-use crate::quota::{Held, Holder, Verdict, reclaim};
-use crate::reason::Reason;
 use crate::schedule::Round;
 use crate::schedule::disruption::Disruptions;
-use crate::snapshot::PodIx;
-use crate::time::Time;
 
 impl Round<'_> {
     /// Why a pod that found no place waits: where only borrowers stand in its way, they leave.
@@ -104,12 +104,12 @@ impl Round<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::labels::Selector;
-    use crate::policy::{Placement, Policy};
-    use crate::quota::{Amounts, Limit, Quota};
-    use crate::snapshot::{DisruptionBudget, Snapshot};
+    use crate::ledger::quota::{Amounts, Limit, Quota};
+    use crate::ledger::snapshot::{DisruptionBudget, Snapshot};
+    use crate::model::labels::Selector;
+    use crate::model::policy::{Placement, Policy};
+    use crate::model::time::Time;
     use crate::testing::cluster;
-    use crate::time::Time;
     use crate::{audit, schedule};
 
     fn with_quota(mut snapshot: Snapshot, quotas: &[(&str, u64, Option<&str>, Option<&str>)]) -> Snapshot {

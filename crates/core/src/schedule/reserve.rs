@@ -1,10 +1,10 @@
 //! Reservations: whoever has waited long gets devices that nobody else is given until it runs.
 
-use crate::id::DeviceId;
+use crate::ledger::snapshot::{NodeIx, PodIx};
+use crate::model::id::DeviceId;
+use crate::model::time::Time;
 use crate::schedule::Round;
 use crate::schedule::keep::Keeping;
-use crate::snapshot::{NodeIx, PodIx};
-use crate::time::Time;
 
 /// Nodes that are looked at for one reservation: those on which others hold least.
 const LOOKED_AT: usize = 64;

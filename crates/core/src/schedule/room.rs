@@ -1,14 +1,14 @@
 //! Making room: who would have to go so that a pod fits, tried out in transactions that leave everything as it was.
 
-use crate::ask::Class;
-use crate::grant::Grant;
-use crate::id::PodUid;
+use crate::fit::rules;
+use crate::ledger::snapshot::{NodeIx, PodIx};
+use crate::model::ask::Class;
+use crate::model::grant::Grant;
+use crate::model::id::PodUid;
+use crate::model::pod::Pod;
 use crate::place::{Attempt, Kept};
-use crate::pod::Pod;
-use crate::rules;
 use crate::schedule::Round;
 use crate::schedule::disruption::Disruptions;
-use crate::snapshot::{NodeIx, PodIx};
 
 /// Pods that go together: one pod, or a gang that cannot do without any of them.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Leavers {
     /// Devices they hold on the node in question, in thousandths.
     pub(super) weight: u64,
     /// When the last of them was bound.
-    youngest: std::cmp::Reverse<crate::time::Time>,
+    youngest: std::cmp::Reverse<crate::model::time::Time>,
 }
 
 /// A place where a pod fits once others are gone.
@@ -72,7 +72,7 @@ impl Round<'_> {
     /// Nodes that the pod's selectors and tolerations allow.
     pub(super) fn allowed(&self, ix: PodIx) -> Vec<NodeIx> {
         let Some(pod) = self.snapshot.pod_at(ix).map(|state| state.pod()) else { return Vec::new() };
-        let fine = |node: NodeIx, state: &crate::snapshot::NodeState| {
+        let fine = |node: NodeIx, state: &crate::ledger::snapshot::NodeState| {
             !self.kept.nodes.contains_key(&node) && rules::node::check(pod, state.node()).is_ok()
         };
         self.snapshot.nodes().filter(|(node, state)| fine(*node, state)).map(|(node, _)| node).collect()

@@ -2,11 +2,11 @@
 
 use expect_test::{Expect, expect};
 
-use crate::labels::Selector;
-use crate::policy::{Placement, Policy, Preemption};
-use crate::snapshot::DisruptionBudget;
+use crate::ledger::snapshot::DisruptionBudget;
+use crate::model::labels::Selector;
+use crate::model::policy::{Placement, Policy, Preemption};
+use crate::model::time::Time;
 use crate::testing::{cluster, describe};
-use crate::time::Time;
 use crate::{Engine, audit, schedule};
 
 fn check(text: &str, policy: &Policy, expected: Expect) {
@@ -525,7 +525,7 @@ fn whoever_has_waited_long_is_not_overtaken_for_ever() {
     let mut policy = pack();
     policy.queue.reserve_after = 100;
     let mut engine = Engine::default();
-    let mut running: Vec<(u64, crate::id::PodUid)> = Vec::new();
+    let mut running: Vec<(u64, crate::model::id::PodUid)> = Vec::new();
     let big = "default/big".into();
     let mut ran_at = None;
     // The stream is there first: the big one never finds both cards idle by chance.
@@ -564,7 +564,7 @@ fn apply(
     plan: &crate::Plan,
     now: Time,
     round: u64,
-    running: &mut Vec<(u64, crate::id::PodUid)>,
+    running: &mut Vec<(u64, crate::model::id::PodUid)>,
 ) {
     for bind in &plan.binds {
         snapshot.place(&bind.pod, &bind.node, bind.grant.clone().map(std::sync::Arc::new), now).unwrap();

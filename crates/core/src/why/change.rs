@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Bench, Group};
-use crate::ask::{DeviceAsk, DeviceRule, GpuAsk, MemoryAsk, ModelRule, Topology};
-use crate::node::Effect;
-use crate::pod::{Pod, PodSpec, Toleration, TolerationValue};
-use crate::units::{Bytes, Share};
+use crate::model::ask::{DeviceAsk, DeviceRule, GpuAsk, MemoryAsk, ModelRule, Topology};
+use crate::model::node::Effect;
+use crate::model::pod::{Pod, PodSpec, Toleration, TolerationValue};
+use crate::model::units::{Bytes, Share};
 
 /// A change to what a pod asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

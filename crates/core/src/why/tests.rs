@@ -3,9 +3,9 @@
 use expect_test::{Expect, expect};
 
 use super::why;
-use crate::policy::{Placement, Policy};
+use crate::model::policy::{Placement, Policy};
+use crate::model::time::Time;
 use crate::testing::cluster;
-use crate::time::Time;
 
 fn check(text: &str, pod: &str, expected: Expect) {
     let snapshot = cluster(text);

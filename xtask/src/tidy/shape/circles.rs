@@ -12,7 +12,7 @@ use crate::tidy::{File, none, rust_files};
 /// A module by the names that lead to it from its crate's root.
 type Module = Vec<String>;
 /// Folder -> neighbour -> what it uses, with one place where it does.
-type Uses = BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>;
+pub(super) type Uses = BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>;
 
 #[test]
 fn neighbours_use_each_other_one_way_but_for_those_that_are_listed() {
@@ -61,11 +61,16 @@ struct Tree<'a> {
 }
 
 fn circles<'a>(files: impl Iterator<Item = &'a File>) -> Vec<Circle> {
+    uses(files).iter().flat_map(|(folder, uses)| of_folder(folder, uses)).collect()
+}
+
+/// What the neighbours of each folder use of each other.
+pub(super) fn uses<'a>(files: impl Iterator<Item = &'a File>) -> Uses {
     let mut uses = Uses::new();
     for tree in trees(files) {
         tree.uses(&mut uses);
     }
-    uses.iter().flat_map(|(folder, uses)| of_folder(folder, uses)).collect()
+    uses
 }
 
 fn trees<'a>(files: impl Iterator<Item = &'a File>) -> Vec<Tree<'a>> {

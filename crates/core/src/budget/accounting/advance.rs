@@ -6,8 +6,8 @@ use crate::budget::account::Account;
 use crate::budget::accounting::{Accounting, Accounts, Calendar, Happened, What};
 use crate::budget::amount::{Amount, Rate};
 use crate::budget::hold::{Hold, Span};
-use crate::id::{AccountKey, PodUid};
-use crate::time::Time;
+use crate::model::id::{AccountKey, PodUid};
+use crate::model::time::Time;
 
 /// What flows out of the accounts at one moment, by the set of accounts that decide a pod's class together.
 #[derive(Debug, Default)]

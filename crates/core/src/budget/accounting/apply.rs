@@ -4,8 +4,8 @@ use crate::budget::account::Account;
 use crate::budget::accounting::Accounting;
 use crate::budget::amount::Amount;
 use crate::budget::hold::{Hold, Piece};
-use crate::id::{AccountKey, PodUid};
-use crate::time::Time;
+use crate::model::id::{AccountKey, PodUid};
+use crate::model::time::Time;
 
 /// What a hold adds to one bucket.
 struct Part {

@@ -1,12 +1,12 @@
 //! Which devices a request gets: those that its labels bind together or, where the scheduler chooses, the closest ones; and of what
 //! would do, those in the place that is fullest afterwards.
 
-use crate::ask::{DeviceAsk, GroupAsk, Topology};
-use crate::device::{Device, Link};
+use crate::fit::topology::levels;
 use crate::fit::{Trial, take_best};
-use crate::reason::Obstacle;
-use crate::topology::levels;
-use crate::units::Bytes;
+use crate::model::ask::{DeviceAsk, GroupAsk, Topology};
+use crate::model::device::{Device, Link};
+use crate::model::reason::Obstacle;
+use crate::model::units::Bytes;
 
 use super::packing::Packing;
 use super::tree::{Lifted, lift};

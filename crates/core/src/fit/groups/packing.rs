@@ -4,8 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::device::{Device, DeviceKind};
 use crate::fit::{Given, Trial};
+use crate::model::device::{Device, DeviceKind};
 
 use super::names::is_bit_set;
 use super::tree::{Groups, Lifted, groups, lift};

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ask::GroupAsk;
-use crate::device::{Device, DeviceKind, Inventory, Link};
-use crate::id::DeviceId;
 use crate::keys;
+use crate::model::ask::GroupAsk;
+use crate::model::device::{Device, DeviceKind, Inventory, Link};
+use crate::model::id::DeviceId;
 
 use super::names::{self, DEVICE, INNER, Name, OUTER};
 
@@ -166,7 +166,7 @@ impl Fresh {
 
 #[cfg(test)]
 mod tests {
-    use crate::units::Bytes;
+    use crate::model::units::Bytes;
 
     use super::*;
 

@@ -1,14 +1,14 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::ask::Role;
-use crate::device::Isolation;
-use crate::grant::ContainerGrant;
-use crate::node::Node;
-use crate::pod::{Bound, Pod, State};
-use crate::quota::{Amounts, Limit, Quota};
-use crate::resources::Resources;
-use crate::time::Time;
+use crate::ledger::quota::{Amounts, Limit, Quota};
+use crate::model::ask::Role;
+use crate::model::device::Isolation;
+use crate::model::grant::ContainerGrant;
+use crate::model::node::Node;
+use crate::model::pod::{Bound, Pod, State};
+use crate::model::resources::Resources;
+use crate::model::time::Time;
 
 fn grant(memory: u64, limit: u64, share: u32) -> Grant {
     let slice = Slice {

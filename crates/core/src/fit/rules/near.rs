@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::id::Namespace;
-use crate::labels::Labels;
-use crate::node::Node;
-use crate::pod::{Pod, PodTerm};
-use crate::reason::NodeReason;
-use crate::snapshot::Snapshot;
+use crate::ledger::snapshot::Snapshot;
+use crate::model::id::Namespace;
+use crate::model::labels::Labels;
+use crate::model::node::Node;
+use crate::model::pod::{Pod, PodTerm};
+use crate::model::reason::NodeReason;
 
 /// A label and one of its values: the nodes that have it are near each other.
 type Domain = (Arc<str>, Arc<str>);

@@ -1,12 +1,12 @@
 //! What a node is: cordoned, tainted, labelled, ready.
 
-use crate::node::{Effect, Node};
-use crate::pod::Pod;
-use crate::reason::NodeReason;
+use crate::model::node::{Effect, Node};
+use crate::model::pod::Pod;
+use crate::model::reason::NodeReason;
 
 /// The taint by which a cordoned node is tolerated.
 fn cordon_tolerated(pod: &Pod) -> bool {
-    let taint = crate::node::Taint {
+    let taint = crate::model::node::Taint {
         key: crate::keys::TAINT_UNSCHEDULABLE.into(),
         value: "".into(),
         effect: Effect::NoSchedule,

@@ -1,8 +1,8 @@
 //! Ordinary resources, the number of pods, and ports of the host.
 
-use crate::pod::Pod;
-use crate::reason::NodeReason;
-use crate::snapshot::{NodeState, Snapshot};
+use crate::ledger::snapshot::{NodeState, Snapshot};
+use crate::model::pod::Pod;
+use crate::model::reason::NodeReason;
 
 pub(crate) fn check(snapshot: &Snapshot, pod: &Pod, state: &NodeState) -> Result<(), NodeReason> {
     let node = state.node();

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::labels::{Op, Requirement, Selector};
-use crate::node::Node;
-use crate::pod::{Pod, SpreadRule};
-use crate::reason::NodeReason;
-use crate::rules::node;
-use crate::snapshot::Snapshot;
+use crate::fit::rules::node;
+use crate::ledger::snapshot::Snapshot;
+use crate::model::labels::{Op, Requirement, Selector};
+use crate::model::node::Node;
+use crate::model::pod::{Pod, SpreadRule};
+use crate::model::reason::NodeReason;
 
 /// A pod's spread rules, counted over the cluster.
 #[derive(Debug)]

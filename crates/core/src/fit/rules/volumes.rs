@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::keys;
-use crate::node::Node;
-use crate::pod::Pod;
-use crate::reason::{NodeReason, VolumeReason};
-use crate::snapshot::{NodeState, PodIx, Snapshot, Surroundings};
-use crate::volume::{Claim, ClaimKey, Disk, StorageClass, Volume, VolumeStep, VolumeUse};
+use crate::ledger::snapshot::{NodeState, PodIx, Snapshot, Surroundings};
+use crate::model::node::Node;
+use crate::model::pod::Pod;
+use crate::model::reason::{NodeReason, VolumeReason};
+use crate::model::volume::{Claim, ClaimKey, Disk, StorageClass, Volume, VolumeStep, VolumeUse};
 
 /// A pod's volumes, looked up once.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::device::{DeviceKind, Isolation};
-use crate::units::Share;
+use crate::model::device::{DeviceKind, Isolation};
+use crate::model::units::Share;
 
 const POLICIES: [MemoryBurst; 3] = [MemoryBurst::Allow, MemoryBurst::SameNamespace, MemoryBurst::Forbid];
 

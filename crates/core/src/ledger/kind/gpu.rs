@@ -1,11 +1,11 @@
 //! GPUs: shared by memory and time, or cut into hardware partitions.
 
-use crate::device::{Device, DeviceKind, Inventory, Isolation};
-use crate::grant::Slice;
-use crate::kind::{DeviceScheduler, Want, memory_of, shared_slice};
-use crate::mig;
-use crate::reason::Obstacle;
-use crate::units::Share;
+use crate::ledger::kind::{DeviceScheduler, Want, memory_of, shared_slice};
+use crate::model::device::{Device, DeviceKind, Inventory, Isolation};
+use crate::model::grant::Slice;
+use crate::model::mig;
+use crate::model::reason::Obstacle;
+use crate::model::units::Share;
 
 /// The placing half of GPUs.
 #[derive(Clone, Copy, Debug)]
@@ -65,17 +65,17 @@ mod tests {
     use std::sync::Arc;
 
     use crate::Snapshot;
-    use crate::ask::{DeviceAsk, GpuAsk, MemoryAsk};
-    use crate::audit::audit;
-    use crate::device::{Device, Isolation};
-    use crate::mig;
+    use crate::model::ask::{DeviceAsk, GpuAsk, MemoryAsk};
+    use crate::model::device::{Device, Isolation};
+    use crate::model::mig;
+    use crate::model::pod::{Pod, State};
+    use crate::model::policy::Policy;
+    use crate::model::time::Time;
+    use crate::model::units::Bytes;
     use crate::plan::Plan;
-    use crate::pod::{Pod, State};
-    use crate::policy::Policy;
+    use crate::plan::audit::audit;
     use crate::schedule::schedule;
     use crate::testing::{self, describe};
-    use crate::time::Time;
-    use crate::units::Bytes;
 
     const A100: &str = "1g.5gb:4864:1:0,1,2,3,4,5,6;2g.10gb:9856:2:0,2,4;3g.20gb:20096:4:0,4;7g.40gb:40192:8:0";
 
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_pod_that_accepts_no_isolation_only_gets_a_whole_card_or_waits() {
         let offers = |_: usize, d: &mut Device| d.isolation = vec![Isolation::Intercept, Isolation::None];
-        let all_of_its_time = DeviceAsk { share: crate::units::Share::WHOLE, ..memory(1024) };
+        let all_of_its_time = DeviceAsk { share: crate::model::units::Share::WHOLE, ..memory(1024) };
         let (_, waits) = plan(node(1, offers), &[memory(1024), all_of_its_time], &[Isolation::None]);
         assert_eq!(given(&waits), [""; 0]);
         assert!(describe(&waits).contains("that can be isolated as wanted"), "{}", describe(&waits));

@@ -1,10 +1,10 @@
 //! Cambricon MLUs: shared by memory where the model can be split, whole otherwise.
 
-use crate::ask::MemoryAsk;
-use crate::device::{Device, DeviceKind, Inventory};
-use crate::grant::Slice;
-use crate::kind::{DeviceScheduler, Want, shared_slice};
-use crate::reason::Obstacle;
+use crate::ledger::kind::{DeviceScheduler, Want, shared_slice};
+use crate::model::ask::MemoryAsk;
+use crate::model::device::{Device, DeviceKind, Inventory};
+use crate::model::grant::Slice;
+use crate::model::reason::Obstacle;
 
 /// The placing half of MLUs.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +37,11 @@ impl DeviceScheduler for Mlu {
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::{Placement, Policy};
+    use crate::model::policy::{Placement, Policy};
+    use crate::model::time::Time;
+    use crate::model::units::Bytes;
     use crate::schedule::schedule;
     use crate::testing::cluster;
-    use crate::time::Time;
-    use crate::units::Bytes;
 
     #[test]
     fn a_whole_mlu_is_to_be_had_where_more_memory_is_promised_than_there_is() {

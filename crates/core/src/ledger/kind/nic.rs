@@ -1,11 +1,11 @@
 //! RDMA NICs: counted, and wanted on the switch of the GPUs they feed.
 
-use crate::device::{Device, DeviceKind, Inventory, Isolation, Link};
-use crate::grant::Slice;
-use crate::kind::{DeviceScheduler, Want, memory_of};
 use crate::ledger::Book;
-use crate::reason::Obstacle;
-use crate::units::{Bytes, Share};
+use crate::ledger::kind::{DeviceScheduler, Want, memory_of};
+use crate::model::device::{Device, DeviceKind, Inventory, Isolation, Link};
+use crate::model::grant::Slice;
+use crate::model::reason::Obstacle;
+use crate::model::units::{Bytes, Share};
 
 /// The placing half of NICs.
 #[derive(Clone, Copy, Debug)]

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::ask::Class;
-use crate::id::{Namespace, PodUid};
-use crate::quota::{Excess, Held, Quotas, Verdict};
-use crate::time::Time;
+use crate::ledger::quota::{Excess, Held, Quotas, Verdict};
+use crate::model::ask::Class;
+use crate::model::id::{Namespace, PodUid};
+use crate::model::time::Time;
 
 /// Somebody who could give something back.
 #[derive(Clone, Debug, PartialEq, Eq)]

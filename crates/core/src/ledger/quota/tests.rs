@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ask::{Class, DeviceAsk};
+use crate::model::ask::{Class, DeviceAsk};
+use crate::model::time::Time;
 use crate::testing::ask;
-use crate::time::Time;
 
 const MIB: u64 = 1 << 20;
 
@@ -145,7 +145,7 @@ proptest! {
         holders.iter().for_each(|h| used.entry("a".into()).or_default().add(&h.held));
         let want = held("T4", 1, want, 0);
         if let Some(victims) = reclaim(&quotas, &used, &"b".into(), &want, &holders) {
-            let without = |spared: Option<&crate::id::PodUid>| {
+            let without = |spared: Option<&crate::model::id::PodUid>| {
                 let mut left = used.clone();
                 for holder in holders.iter().filter(|h| victims.contains(&h.uid) && Some(&h.uid) != spared) {
                     left.entry("a".into()).or_default().take(&holder.held);

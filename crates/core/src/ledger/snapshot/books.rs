@@ -2,7 +2,7 @@
 
 use super::{PodIx, Snapshot};
 use crate::ledger::charges;
-use crate::pod::State;
+use crate::model::pod::State;
 
 impl Snapshot {
     /// Writes a bound pod into its node's books.

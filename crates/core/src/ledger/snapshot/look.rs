@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{NodeIx, NodeState, PodIx, PodState, Snapshot};
-use crate::id::{GangKey, Model, Namespace, NodeName, PodUid};
-use crate::pod::Bound;
-use crate::quota::Held;
+use crate::ledger::quota::Held;
+use crate::model::id::{GangKey, Model, Namespace, NodeName, PodUid};
+use crate::model::pod::Bound;
 
 impl Snapshot {
     /// The node at a place.

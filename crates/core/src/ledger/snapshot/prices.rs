@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Snapshot;
-use crate::worth::{Mix, Worth};
+use crate::ledger::worth::{Mix, Worth};
 
 /// After so many arrivals what leftovers are worth is reckoned again.
 const WORTH_EVERY: u64 = 200;

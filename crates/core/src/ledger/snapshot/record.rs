@@ -6,10 +6,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Snapshot, Surroundings};
-use crate::kind::Kinds;
-use crate::node::Node;
-use crate::pod::Pod;
-use crate::worth::Mix;
+use crate::ledger::kind::Kinds;
+use crate::ledger::worth::Mix;
+use crate::model::node::Node;
+use crate::model::pod::Pod;
 
 /// Everything a snapshot was told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

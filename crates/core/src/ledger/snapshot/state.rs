@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::{NodeIx, PodIx};
-use crate::device::{DeviceKind, Inventory, Link};
-use crate::id::Model;
-use crate::kind::Kinds;
+use crate::ledger::kind::Kinds;
+use crate::ledger::quota::{Held, Usage};
+use crate::ledger::worth::Leftover;
 use crate::ledger::{Book, Charge};
-use crate::node::Node;
-use crate::pod::Pod;
-use crate::quota::{Held, Usage};
-use crate::resources::Resources;
-use crate::units::Share;
-use crate::worth::Leftover;
+use crate::model::device::{DeviceKind, Inventory, Link};
+use crate::model::id::Model;
+use crate::model::node::Node;
+use crate::model::pod::Pod;
+use crate::model::resources::Resources;
+use crate::model::units::Share;
 
 /// Most models that are told apart: more than are on the market. Names come from agents, and each has 16 KiB in the tables of what leftovers
 /// are worth; twice as many have twice that, in tables that are made anew every few hundred pods. Devices of further models are placed as all
@@ -33,11 +33,11 @@ pub struct NodeState {
 impl NodeState {
     pub(super) fn new(node: Node, kinds: Kinds, known: &mut Vec<Model>) -> NodeState {
         let devices = &node.inventory.devices;
-        let book = |device: &crate::device::Device| {
+        let book = |device: &crate::model::device::Device| {
             kinds.of(device.kind).map_or_else(Book::default, |kind| kind.node_added(device, &node.inventory))
         };
         let books = devices.iter().map(book).collect();
-        let link = |a: &crate::device::Device, b: &crate::device::Device| {
+        let link = |a: &crate::model::device::Device, b: &crate::model::device::Device| {
             let (there, back) = (a.links.get(&b.id), b.links.get(&a.id));
             there.copied().unwrap_or_default().max(back.copied().unwrap_or_default())
         };

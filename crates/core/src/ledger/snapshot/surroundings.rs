@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::finished::Finished;
-use crate::id::Namespace;
-use crate::labels::{Labels, Selector};
-use crate::pod::Pod;
-use crate::quota::Quotas;
-use crate::volume::{Claim, ClaimKey, StorageCapacity, StorageClass, Volume};
+use crate::ledger::finished::Finished;
+use crate::ledger::quota::Quotas;
+use crate::model::id::Namespace;
+use crate::model::labels::{Labels, Selector};
+use crate::model::pod::Pod;
+use crate::model::volume::{Claim, ClaimKey, StorageCapacity, StorageClass, Volume};
 
 /// What else bears on placing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{NodeIx, PodIx, Snapshot};
-use crate::grant::Grant;
-use crate::id::{DeviceId, NodeName, PodUid};
-use crate::pod::{Bound, State};
-use crate::reason::Obstacle;
-use crate::time::Time;
+use crate::model::grant::Grant;
+use crate::model::id::{DeviceId, NodeName, PodUid};
+use crate::model::pod::{Bound, State};
+use crate::model::reason::Obstacle;
+use crate::model::time::Time;
 
 /// A moment in a transaction to which it can be rolled back.
 #[derive(Debug, PartialEq, Eq)]

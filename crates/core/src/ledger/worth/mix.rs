@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::{GpuAsk, MemoryAsk, ModelRule};
-use crate::device::DeviceKind;
-use crate::pod::Pod;
-use crate::units::Bytes;
+use crate::model::ask::{GpuAsk, MemoryAsk, ModelRule};
+use crate::model::device::DeviceKind;
+use crate::model::pod::Pod;
+use crate::model::units::Bytes;
 
 use rules::ModelRules;
 
@@ -184,7 +184,7 @@ impl Mix {
 }
 
 /// The request of a pod that is hardest to place: most devices, then the largest part.
-fn largest(ask: &GpuAsk) -> Option<&crate::ask::DeviceAsk> {
+fn largest(ask: &GpuAsk) -> Option<&crate::model::ask::DeviceAsk> {
     let wants = ask.containers.iter().flat_map(|c| &c.wants);
     wants.filter(|want| want.kind != DeviceKind::Nic && want.count > 0).max_by_key(|want| (want.count, want.share))
 }
@@ -195,7 +195,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::ask::ModelPattern;
+    use crate::model::ask::ModelPattern;
     use crate::testing::cluster;
 
     #[test]
@@ -214,7 +214,7 @@ mod tests {
     /// A pod that will run on these models alone.
     fn of_models(models: &[String]) -> Pod {
         let mut pod = Pod::new("default", "a");
-        let mut ask = crate::testing::ask(crate::testing::share(crate::units::Share(300)));
+        let mut ask = crate::testing::ask(crate::testing::share(crate::model::units::Share(300)));
         ask.models.only = models.iter().map(|model| ModelPattern::Part(model.as_str().into())).collect();
         pod.ask = Some(Arc::new(ask));
         pod

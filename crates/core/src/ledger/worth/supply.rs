@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::device::{Device, DeviceKind};
 use crate::ledger::Book;
-use crate::resources::Resources;
+use crate::model::device::{Device, DeviceKind};
+use crate::model::resources::Resources;
 
 use super::prices::WHOLE;
 use super::several::Room;

@@ -1,7 +1,7 @@
 //! What is worth more than what.
 
 use super::*;
-use crate::snapshot::Snapshot;
+use crate::ledger::snapshot::Snapshot;
 use crate::testing::cluster;
 
 fn priced(text: &str) -> Snapshot {
@@ -23,7 +23,8 @@ fn a_remainder_nothing_fits_is_worth_nothing() {
 #[test]
 fn a_free_card_without_cpu_beside_it_is_worth_nothing() {
     let snapshot = priced("node a cpu=8 gpu=1\nnode b cpu=0 gpu=1\nwait p share=1000 cpu=4000");
-    let rest = |ix| Rest::of(&snapshot.node_at(crate::snapshot::NodeIx(ix)).unwrap().leftover(), snapshot.worth());
+    let rest =
+        |ix| Rest::of(&snapshot.node_at(crate::ledger::snapshot::NodeIx(ix)).unwrap().leftover(), snapshot.worth());
     let worth = |rest: Rest| snapshot.worth().shared(rest.value, rest.needs_cpu, rest.needs_memory, &rest, (0, 0));
     assert_eq!(worth(rest(1)), 0.0);
     assert!(worth(rest(0)) > 0.9);
@@ -37,7 +38,7 @@ fn time_beside_memory_costs_little() {
          pod m on a dev=1 mem=8Gi
          wait p share=500",
     );
-    let rest = Rest::of(&snapshot.node_at(crate::snapshot::NodeIx(0)).unwrap().leftover(), snapshot.worth());
+    let rest = Rest::of(&snapshot.node_at(crate::ledger::snapshot::NodeIx(0)).unwrap().leftover(), snapshot.worth());
     let beside = snapshot.worth().rate(&rest, 0, 0, &[(1, 500)], 0);
     let alone = snapshot.worth().rate(&rest, 0, 0, &[(0, 500)], 0);
     assert!(beside > alone, "{beside:?} {alone:?}");
@@ -48,7 +49,8 @@ fn scarce_models_are_kept_for_those_who_name_them() {
     let mut text = String::from("node a gpu=4:16Gi:T4\nnode b gpu=1:16Gi:V100\n");
     (0..4).for_each(|i| text += &format!("wait p{i} share=1000 model=v100\nwait q{i} share=1000\n"));
     let snapshot = priced(&text);
-    let rest = |ix| Rest::of(&snapshot.node_at(crate::snapshot::NodeIx(ix)).unwrap().leftover(), snapshot.worth());
+    let rest =
+        |ix| Rest::of(&snapshot.node_at(crate::ledger::snapshot::NodeIx(ix)).unwrap().leftover(), snapshot.worth());
     let of = |ix| snapshot.worth().rate(&rest(ix), 0, 0, &[(0, 0)], 0);
     assert!(of(0) > of(1));
 }

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::grant::{Grant, Slice};
-use crate::time::Time;
-use crate::units::{Bytes, Share};
+use crate::model::grant::{Grant, Slice};
+use crate::model::time::Time;
+use crate::model::units::{Bytes, Share};
 
 /// What a pod holds.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::Inventory;
-use crate::id::{Model, NodeName, same_model};
+use crate::model::device::Inventory;
+use crate::model::id::{Model, NodeName, same_model};
 
 /// The attribute of a device that names its cell, see [`CellFile::name_devices`].
 pub const ATTRIBUTE: &str = "kubeshare-cell";
@@ -272,8 +272,8 @@ mod tests {
     fn ks_28_devices_are_named_from_the_last_leaf_on() {
         let mut inventory = Inventory::default();
         for (index, model) in ["GTX", "RTX", "GTX", "GTX"].into_iter().enumerate() {
-            let memory = crate::units::Bytes::gib(8);
-            inventory.devices.push(crate::device::Device::gpu(format!("g{index}"), index as u32, model, memory));
+            let memory = crate::model::units::Bytes::gib(8);
+            inventory.devices.push(crate::model::device::Device::gpu(format!("g{index}"), index as u32, model, memory));
         }
         fruit().name_devices(&"lemon".into(), &mut inventory);
         let names = inventory.devices.iter().map(|d| d.attributes.get(ATTRIBUTE).map(String::as_str));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::PolicyChoice;
+use crate::model::ask::PolicyChoice;
 
 /// A way of placing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

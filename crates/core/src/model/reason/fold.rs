@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{DeviceShortfall, Folded, Group, NodeReason, Obstacle, kind_word};
-use crate::id::NodeName;
-use crate::units::{Bytes, Share};
+use crate::model::id::NodeName;
+use crate::model::units::{Bytes, Share};
 
 /// Gathers node after node; like answers are counted together, and the one closest to fitting is kept as the example.
 #[derive(Debug, Default)]
@@ -108,7 +108,7 @@ fn detail(reason: &NodeReason) -> String {
 }
 
 /// The device that came closest: one that only lacks room before one that is ruled out.
-fn best(shortfall: &DeviceShortfall) -> Option<&(crate::id::DeviceId, Obstacle)> {
+fn best(shortfall: &DeviceShortfall) -> Option<&(crate::model::id::DeviceId, Obstacle)> {
     shortfall.obstacles.iter().rev().max_by_key(|(_, obstacle)| (rank(obstacle), room(obstacle)))
 }
 

@@ -1,8 +1,8 @@
 //! A node as a board sees it: what is left of it, close together.
 
-use crate::device::{DeviceKind, Isolation};
-use crate::snapshot::NodeState;
-use crate::worth::{Rest, Worth};
+use crate::ledger::snapshot::NodeState;
+use crate::ledger::worth::{Rest, Worth};
+use crate::model::device::{DeviceKind, Isolation};
 
 /// One node.
 #[derive(Clone, Debug)]
@@ -59,10 +59,10 @@ impl Seat {
     pub(super) fn refresh(&mut self, state: &NodeState, worth: &Worth) {
         let node = state.node();
         let devices = &node.inventory.devices;
-        let ordinary = |d: &crate::device::Device| {
+        let ordinary = |d: &crate::model::device::Device| {
             d.kind == DeviceKind::Gpu && d.isolation.first() != Some(&Isolation::Mig) && d.bookable_memory().0 < 1 << 50
         };
-        let slot = |(book, device): (&crate::ledger::Book, &crate::device::Device)| Slot {
+        let slot = |(book, device): (&crate::ledger::Book, &crate::model::device::Device)| Slot {
             open: book.open && book.exclusive == 0,
             idle: book.pods == 0,
             share: book.free_share().0,

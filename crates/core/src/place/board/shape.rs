@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::seat::{Seat, Slot};
-use crate::ask::{Class, GpuAsk, MemoryAsk, ModelRule, Role, Topology};
-use crate::device::DeviceKind;
-use crate::id::Model;
-use crate::pod::{Pod, PodSpec};
-use crate::policy::Policy;
-use crate::worth::{Rating, Worth};
+use crate::ledger::worth::{Rating, Worth};
+use crate::model::ask::{Class, GpuAsk, MemoryAsk, ModelRule, Role, Topology};
+use crate::model::device::DeviceKind;
+use crate::model::id::Model;
+use crate::model::pod::{Pod, PodSpec};
+use crate::model::policy::Policy;
 
 /// Everything of a pod that a node's answer depends on, for pods whose fate depends on single nodes.
 #[derive(Clone, Debug)]
@@ -260,11 +260,11 @@ mod tests {
     use std::hash::BuildHasher;
 
     use super::*;
-    use crate::ask::{DeviceAsk, ModelPattern, PolicyChoice};
-    use crate::device::Isolation;
     use crate::hash::FixedMap;
+    use crate::model::ask::{DeviceAsk, ModelPattern, PolicyChoice};
+    use crate::model::device::Isolation;
+    use crate::model::units::{Bytes, Share};
     use crate::testing;
-    use crate::units::{Bytes, Share};
 
     /// Pods that differ in one thing each, in all of which nodes may tell them apart.
     fn different() -> Vec<Pod> {
@@ -293,7 +293,7 @@ mod tests {
             specs(r#"{"tolerations":[{"key":"a"}]}"#),
             specs(r#"{"tolerations":[{"key":"b"}]}"#),
             specs(r#"{"features":["x"]}"#),
-            asks(&|ask| ask.dialect = crate::ask::Dialect::Hami),
+            asks(&|ask| ask.dialect = crate::model::ask::Dialect::Hami),
             asks(&|ask| ask.containers[0].role = Role::Init),
             asks(&|ask| ask.models.only = vec![ModelPattern::Part(text("T4"))]),
             asks(&|ask| ask.models.avoid = vec![ModelPattern::Part(text("T4"))]),

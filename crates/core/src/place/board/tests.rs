@@ -7,14 +7,14 @@ use proptest::prelude::*;
 use super::shape::Shape;
 use super::{Board, LONGEST, MOST_LINES};
 use crate::laws::{policies, snapshots};
+use crate::model::pod::{Pod, PodSpec, Toleration};
+use crate::model::policy::{Placement, Policy};
+use crate::model::resources::Resources;
+use crate::model::time::Time;
+use crate::model::units::Bytes;
 use crate::place::{Attempt, Kept};
-use crate::pod::{Pod, PodSpec, Toleration};
-use crate::policy::{Placement, Policy};
-use crate::resources::Resources;
 use crate::schedule::Engine;
 use crate::testing::cluster;
-use crate::time::Time;
-use crate::units::Bytes;
 
 const NOW: Time = Time::seconds(10_000);
 

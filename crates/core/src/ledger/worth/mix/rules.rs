@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ask::ModelRule;
 use crate::hash::FixedMap;
+use crate::model::ask::ModelRule;
 
 /// Rules, each known by its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ask::Role;
-use crate::device::{DeviceKind, Isolation};
-use crate::grant::ContainerGrant;
+use crate::model::ask::Role;
+use crate::model::device::{DeviceKind, Isolation};
+use crate::model::grant::ContainerGrant;
 
 fn slice(device: &str, gib: u64, share: u32) -> Slice {
     Slice {
