@@ -1,12 +1,12 @@
 //! `cargo xtask check`: formats, lints and tests what a change can reach, and says what it leaves out.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::run;
+use crate::test::{self, AllowedTimes, TestReport};
 
 /// The end-to-end tests need a Kubernetes of their own: they are compiled and linted here, and run by name or by `cargo xtask test`.
 const NOT_RUN: &str = "divvy-e2e";
@@ -61,30 +61,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.plan {
         return Ok(());
     }
-    for (step, words) in steps(&chosen) {
-        let start = Instant::now();
-        println!("==> {step}");
-        let words: Vec<&str> = words.iter().map(|w| &**w).collect();
-        run::run(&mut run::command("cargo", &words))?;
-        println!("    {:.1} s", start.elapsed().as_secs_f64());
-    }
-    println!("everything that this change can reach holds");
-    Ok(())
+    let folders: Vec<&str> =
+        packages.iter().filter(|p| chosen.contains(&&*p.name) && p.name != NOT_RUN).map(|p| &*p.folder).collect();
+    check(&folders)
 }
 
-/// The calls of cargo, each with the name that is printed before it.
-fn steps(chosen: &[&str]) -> Vec<(&'static str, Vec<String>)> {
-    let of = |packages: &[&str]| packages.iter().flat_map(|p| ["-p".to_owned(), (*p).to_owned()]).collect::<Vec<_>>();
-    let words = |before: &[&str], packages: &[&str], after: &[&str]| {
-        let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-        [own(before), of(packages), own(after)].concat()
-    };
-    let tested: Vec<&str> = chosen.iter().copied().filter(|name| *name != NOT_RUN).collect();
-    vec![
-        ("format", vec!["fmt".to_owned(), "--all".to_owned()]),
-        ("lints", words(&["clippy", "--all-targets", "--quiet"], chosen, &["--", "-D", "warnings"])),
-        ("tests", words(&["test", "--quiet", "--no-fail-fast"], &tested, &[])),
-    ]
+/// Formats and lints, and runs the tests of the packages in these folders.
+///
+/// Lints and tests are built for all packages: cargo knows what has not changed, and calls for some packages only would compile
+/// their dependencies anew, with other features.
+fn check(folders: &[&str]) -> anyhow::Result<()> {
+    let mut report = TestReport::default();
+    let cargo = |words: &[&str]| run::run(&mut run::command("cargo", words));
+    test::part(&mut report, "format", |_| cargo(&["fmt", "--all"]));
+    test::part(&mut report, "lints", |_| cargo(test::LINTS));
+    let mut built = None;
+    test::part(&mut report, "build", |_| {
+        built = Some(test::build(&[NOT_RUN])?);
+        Ok(())
+    });
+    if let Some(built) = built {
+        test::part(&mut report, "tests", |report| {
+            let reached = built.programs.into_iter().filter(|program| folders.contains(&&*program.folder)).collect();
+            test::run_programs(report, reached, &built.folder, false)
+        });
+    }
+    report.print(&AllowedTimes::read()?)?;
+    println!("everything that this change can reach holds");
+    Ok(())
 }
 
 /// Where this branch left the one it follows; the last commit where it follows none.

@@ -5,4 +5,5 @@ mod links;
 mod measured;
 mod metrics;
 mod prose;
+mod slow;
 mod words;
